@@ -190,8 +190,10 @@ class BlockTable final {
   void priorities(std::span<const SlotId> slots, std::span<uint8_t> out) const;
 
   // ---- Demotion ahead of need ----
-  // Returns the blocks that would be evicted next, coldest first, with a reference each; still findable.
-  size_t select_cold(std::span<SlotId> out, uint32_t tick, const ColdWanted& wanted = {});
+  // Returns the blocks that would be evicted next, coldest first, with a reference each; still findable. `account`:
+  // kSharedAccount for blocks of all accounts; else only those of this one, if it has a limit. `followed`: if the
+  // policies have none, parents of resident blocks too.
+  size_t select_cold(std::span<SlotId> out, uint32_t tick, AccountId account = kSharedAccount, bool followed = false);
   // Ends the caller's reference to each. A block that nothing else keeps is evicted and its slot freed; children keep a
   // block only if no tier below has it. Returns the number evicted.
   size_t evict_held(std::span<const SlotId> slots, std::vector<Evicted>* evicted, uint32_t tick = 0);
@@ -351,7 +353,7 @@ class BlockTable final {
                              std::vector<Evicted>* evicted, uint32_t tick, bool evicting);
   size_t evict_own(AccountId account, std::span<SlotId> out, uint32_t tick);
   size_t take_some(AccountId account, std::span<SlotId> out, uint32_t tick, bool evicting);
-  static void note_taken(Lane& lane, const SlotPool::Taken& taken) noexcept;
+  static void note_taken(Lane& lane, size_t slots, bool waited) noexcept;
   void finish_evicted(std::span<const SlotId> slots, std::vector<Evicted>* evicted) noexcept;
   void free_evicted(std::span<const SlotId> slots, std::vector<Evicted>* evicted);
   void report(SlotId slot, std::vector<Evicted>* evicted) const;

@@ -200,15 +200,16 @@ size_t BlockTable::take_some(AccountId account, std::span<SlotId> out, uint32_t 
   size_t got = 0;
   for (size_t i = 0; (free_elsewhere || !evicting) && i < n && got < out.size(); ++i) {
     DeferredWork none;
-    got += pools_[(first + i) % n]->take(account, out.subspan(got), false, tick, none).slots;
+    got += pools_[(first + i) % n]->take(account, out.subspan(got), false, tick, none, nullptr);
   }
   for (bool again = evicting; again && got < out.size();) {
     again = false;
     for (size_t i = 0; i < n && got < out.size(); ++i) {
       DeferredWork deferred;
-      const auto taken = pools_[(first + i) % n]->take(account, out.subspan(got), true, tick, deferred);
-      got += taken.slots;
-      if (n > 1) note_taken(mine, taken);
+      bool waited = false;
+      const size_t taken = pools_[(first + i) % n]->take(account, out.subspan(got), true, tick, deferred, &waited);
+      got += taken;
+      if (n > 1) note_taken(mine, taken, waited);
       again = again || !deferred.empty();  // a parent in another pool may be evictable now
       settle(deferred, tick);
     }
@@ -217,10 +218,10 @@ size_t BlockTable::take_some(AccountId account, std::span<SlotId> out, uint32_t 
 }
 
 // Threads with one number may run in between: then the counts are too low.
-void BlockTable::note_taken(Lane& lane, const SlotPool::Taken& taken) noexcept {
-  const auto n = static_cast<int32_t>(taken.slots);
+void BlockTable::note_taken(Lane& lane, size_t slots, bool waited) noexcept {
+  const auto n = static_cast<int32_t>(slots);
   lane.left.store(lane.left.load(std::memory_order_relaxed) - n, std::memory_order_relaxed);
-  if (taken.waited) lane.waited.store(lane.waited.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
+  if (waited) lane.waited.store(lane.waited.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
 }
 
 Code BlockTable::allocate(AccountId account, std::span<SlotId> out, std::vector<Evicted>* evicted, uint32_t tick,
@@ -265,14 +266,16 @@ Code BlockTable::allocate(AccountId account, std::span<SlotId> out, std::vector<
 // ---- demotion ----
 
 // Takes an equal share of each pool, then the rest from pools that have more.
-size_t BlockTable::select_cold(std::span<SlotId> out, uint32_t tick, const ColdWanted& wanted) {
+size_t BlockTable::select_cold(std::span<SlotId> out, uint32_t tick, AccountId account, bool followed) {
   size_t n = 0;
   const size_t pools = pools_.size();
   for (size_t i = 0; i < pools; ++i) {
     const size_t share = (out.size() - n) / (pools - i);
-    n += pools_[i]->select_cold(out.subspan(n, share), wanted, tick);
+    n += pools_[i]->select_cold(out.subspan(n, share), tick, account, followed);
   }
-  for (size_t i = 0; i + 1 < pools && n < out.size(); ++i) n += pools_[i]->select_cold(out.subspan(n), wanted, tick);
+  for (size_t i = 0; i + 1 < pools && n < out.size(); ++i) {
+    n += pools_[i]->select_cold(out.subspan(n), tick, account, followed);
+  }
   return n;
 }
 

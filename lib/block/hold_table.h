@@ -88,7 +88,6 @@ class HoldTable {
 
   [[nodiscard]] uint32_t live() const noexcept;
   [[nodiscard]] size_t bytes() const noexcept;
-  [[nodiscard]] uint8_t tag() const noexcept { return tag_; }
 
  private:
   static constexpr uint32_t kLanes = 8;

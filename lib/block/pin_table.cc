@@ -41,7 +41,7 @@ Result<PinId> PinTable::pin(std::span<const SlotId> slots, OwnerId owner, uint64
   try {
     if (deadline_ns != kNever) by_deadline_.emplace(deadline_ns, id);
     if (owner != kNoOwner) by_owner_.emplace(owner, id);
-    pins_.emplace(id, Pin{owner, deadline_ns, std::move(kept)});
+    pins_.emplace(id, Pin{id, owner, deadline_ns, std::move(kept)});
   } catch (...) {
     // Memory was refused: an owner's list must not name a pin that does not exist.
     by_deadline_.erase({deadline_ns, id});
@@ -52,16 +52,15 @@ Result<PinId> PinTable::pin(std::span<const SlotId> slots, OwnerId owner, uint64
   return id;
 }
 
-EndedPin PinTable::take(PinId id) {
-  auto node = pins_.extract(id);
-  Pin& pin = node.mapped();
+Pin PinTable::take(PinId id) {
+  Pin pin = std::move(pins_.extract(id).mapped());
   by_deadline_.erase({pin.deadline_ns, id});
   by_owner_.erase({pin.owner, id});
-  return {id, pin.owner, std::move(pin.slots)};
+  return pin;
 }
 
 Code PinTable::unpin(PinId id) {
-  EndedPin ended;
+  Pin ended;
   {
     MutexLock lock(lock_);
     if (pins_.count(id) == 0) return Code::stale_handle;
@@ -71,9 +70,9 @@ Code PinTable::unpin(PinId id) {
   return Code::ok;
 }
 
-std::vector<EndedPin> PinTable::owner_died(OwnerId owner) {
+std::vector<Pin> PinTable::owner_died(OwnerId owner) {
   const MemoryWait until_unpinned;  // pins that left the tables are known here alone
-  std::vector<EndedPin> ended;
+  std::vector<Pin> ended;
   {
     MutexLock lock(lock_);
     for (auto at = by_owner_.lower_bound({owner, 0}); at != by_owner_.end() && at->first == owner;
@@ -81,20 +80,20 @@ std::vector<EndedPin> PinTable::owner_died(OwnerId owner) {
       ended.push_back(take(at->second));
     }
   }
-  for (const EndedPin& pin : ended) table_.unpin(pin.slots);
+  for (const Pin& pin : ended) table_.unpin(pin.slots);
   return ended;
 }
 
-std::vector<EndedPin> PinTable::expire(uint64_t now_ns) {
+std::vector<Pin> PinTable::expire(uint64_t now_ns) {
   const MemoryWait until_unpinned;
-  std::vector<EndedPin> ended;
+  std::vector<Pin> ended;
   {
     MutexLock lock(lock_);
     while (!by_deadline_.empty() && by_deadline_.begin()->first <= now_ns) {
       ended.push_back(take(by_deadline_.begin()->second));
     }
   }
-  for (const EndedPin& pin : ended) table_.unpin(pin.slots);
+  for (const Pin& pin : ended) table_.unpin(pin.slots);
   return ended;
 }
 

@@ -21,9 +21,10 @@ using PinId = uint64_t;  // never 0; unique in this process, also between tables
 using OwnerId = uint64_t;
 inline constexpr OwnerId kNoOwner = 0;
 
-struct EndedPin {
+struct Pin {
   PinId id = 0;
   OwnerId owner = kNoOwner;
+  uint64_t deadline_ns = 0;
   std::vector<SlotId> slots;
 };
 
@@ -46,20 +47,15 @@ class PinTable {
   // Returns stale_handle if the pin has ended already.
   [[nodiscard]] Code unpin(PinId id) KVBM_EXCLUDES(lock_);
   // Ends the pins of an owner; returns them in the order of their ids.
-  std::vector<EndedPin> owner_died(OwnerId owner) KVBM_EXCLUDES(lock_);
+  std::vector<Pin> owner_died(OwnerId owner) KVBM_EXCLUDES(lock_);
   // Ends pins with a deadline at or before now; returns them in the order of deadline, then id.
-  std::vector<EndedPin> expire(uint64_t now_ns) KVBM_EXCLUDES(lock_);
+  std::vector<Pin> expire(uint64_t now_ns) KVBM_EXCLUDES(lock_);
   // Returns the next deadline, which is when to call expire(); kNever if there is none.
   [[nodiscard]] uint64_t next_deadline_ns() const KVBM_EXCLUDES(lock_);
   [[nodiscard]] size_t size() const KVBM_EXCLUDES(lock_);
 
  private:
-  struct Pin {
-    OwnerId owner;
-    uint64_t deadline_ns;
-    std::vector<SlotId> slots;
-  };
-  [[nodiscard]] EndedPin take(PinId id) KVBM_REQUIRES(lock_);
+  [[nodiscard]] Pin take(PinId id) KVBM_REQUIRES(lock_);
 
   BlockTable& table_;
   const size_t most_;

@@ -221,7 +221,7 @@ SlotId SlotPool::evict_parent(SlotId slot, uint32_t tick) {
 
 // Chooses a block that only its children keep. The children stay, and are found as long as some tier has the parent. Of
 // a few candidates the deepest is chosen: blocks that more prompts begin with are to stay longer. `account`: as in
-// ColdWanted.
+// BlockTable::select_cold().
 template <class Try>
 SlotId SlotPool::choose_followed(AccountId account, uint32_t candidates, Try&& try_it) {
   for (uint32_t looked = 0; looked < count_;) {
@@ -274,8 +274,8 @@ void SlotPool::leave_evicted(SlotId slot) {
   }
 }
 
-SlotPool::Taken SlotPool::take(AccountId account, std::span<SlotId> out, bool evicting, uint32_t tick,
-                               DeferredWork& elsewhere) {
+size_t SlotPool::take(AccountId account, std::span<SlotId> out, bool evicting, uint32_t tick, DeferredWork& elsewhere,
+                      bool* waited) {
   size_t got = 0;
   const BatchLock lock(mutex_);
   while (got < out.size() && free_head_ != kNoSlot) {
@@ -298,7 +298,8 @@ SlotPool::Taken SlotPool::take(AccountId account, std::span<SlotId> out, bool ev
   }
   accounts_[account].used += static_cast<uint32_t>(got);
   counters_.allocated += got;
-  return {got, lock.waited()};
+  if (waited != nullptr) *waited = lock.waited();
+  return got;
 }
 
 size_t SlotPool::evict_own(AccountId account, std::span<SlotId> out, uint32_t tick, DeferredWork& elsewhere) {
@@ -329,13 +330,13 @@ void SlotPool::count_allocated(size_t n) {
 
 // ---- demotion ----
 
-size_t SlotPool::select_cold(std::span<SlotId> out, const ColdWanted& wanted, uint32_t tick) {
+size_t SlotPool::select_cold(std::span<SlotId> out, uint32_t tick, AccountId account, bool followed) {
   constexpr uint64_t kHeld = SlotWord::kRegistered | SlotWord::kNotify | SlotWord::kOneReference;
   size_t n = 0;
   BatchLock lock(mutex_);
   policy::EvictionPolicy* own = nullptr;
-  if (wanted.account != kSharedAccount) {
-    if (wanted.account < accounts_.size()) own = accounts_[wanted.account].own.get();
+  if (account != kSharedAccount) {
+    if (account < accounts_.size()) own = accounts_[account].own.get();
     if (own == nullptr) return 0;
   }
   while (n < out.size()) {
@@ -347,7 +348,7 @@ size_t SlotPool::select_cold(std::span<SlotId> out, const ColdWanted& wanted, ui
     while (n < out.size()) {
       const SlotId parent = parent_here(slot);
       if (parent == kNoSlot) break;
-      if (own != nullptr && account_of(parent) != wanted.account) break;
+      if (own != nullptr && account_of(parent) != account) break;
       const policy::Facts& theirs = all_.facts[parent];
       const policy::Facts& mine = all_.facts[slot];
       if (theirs.priority == policy::kHintKeep && mine.priority != policy::kHintKeep) break;
@@ -359,8 +360,8 @@ size_t SlotPool::select_cold(std::span<SlotId> out, const ColdWanted& wanted, ui
       out[n++] = slot = parent;
     }
   }
-  while (wanted.followed && n < out.size()) {
-    const SlotId slot = hold_followed(wanted, out.first(n));
+  while (followed && n < out.size()) {
+    const SlotId slot = hold_followed(account, out.first(n));
     if (slot == kNoSlot) break;
     out[n++] = slot;
   }
@@ -369,8 +370,8 @@ size_t SlotPool::select_cold(std::span<SlotId> out, const ColdWanted& wanted, ui
 
 // Holds one more block that is to be written below and then evicted. A tier is to get parents before their children, so
 // its own parent must be there, or among the blocks already held for this.
-SlotId SlotPool::hold_followed(const ColdWanted& wanted, std::span<const SlotId> held) {
-  return choose_followed(wanted.account, 1, [&](SlotId at, bool now) KVBM_NO_TSA {
+SlotId SlotPool::hold_followed(AccountId account, std::span<const SlotId> held) {
+  return choose_followed(account, 1, [&](SlotId at, bool now) KVBM_NO_TSA {
     const SlotId parent = parent_here(at);
     const bool comes_first = parent == kNoSlot || lies_below(at) || lies_below(parent) ||
                              std::find(held.rbegin(), held.rend(), parent) != held.rend();

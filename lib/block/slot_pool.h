@@ -38,12 +38,6 @@ struct Counters {
   uint64_t policy_refused = 0;  // choices of a caller's policy that were not usable
 };
 
-// Which blocks BlockTable::select_cold() takes.
-struct ColdWanted {
-  AccountId account = kSharedAccount;  // kSharedAccount: of all accounts; else of this one, if it has a limit
-  bool followed = false;               // if the policies have none, parents of resident blocks too
-};
-
 class SlotPool final : private policy::Residents {
  public:
   // Arrays of the whole table; they outlive the pool.
@@ -70,13 +64,10 @@ class SlotPool final : private policy::Residents {
 
   // Takes slots for the account, from the free list and, if `evicting`, by eviction. Evicted ones are in the state
   // `evicting` and still listed in the index. The quota must be reserved. The policies' choices are evicted first; if
-  // they have none, parents of resident blocks that a tier below has.
-  struct Taken {
-    size_t slots = 0;
-    bool waited = false;  // another thread had the lock
-  };
-  Taken take(AccountId account, std::span<SlotId> out, bool evicting, uint32_t tick, DeferredWork& elsewhere)
-      KVBM_EXCLUDES(mutex_);
+  // they have none, parents of resident blocks that a tier below has. Returns their number. `waited` may be null; it is
+  // set if another thread had the lock.
+  size_t take(AccountId account, std::span<SlotId> out, bool evicting, uint32_t tick, DeferredWork& elsewhere,
+              bool* waited) KVBM_EXCLUDES(mutex_);
   // Evicts the account's own blocks: in the state `evicting` and still listed. None if it has no policy of its own. The
   // slots stay the account's, but its quota no longer counts them.
   size_t evict_own(AccountId account, std::span<SlotId> out, uint32_t tick, DeferredWork& elsewhere)
@@ -96,7 +87,7 @@ class SlotPool final : private policy::Residents {
   void priorities(std::span<const SlotId> slots, std::span<uint8_t> out) const KVBM_EXCLUDES(mutex_);
 
   // Returns the blocks that would be evicted next, with a reference each; see BlockTable::select_cold.
-  size_t select_cold(std::span<SlotId> out, const ColdWanted& wanted, uint32_t tick) KVBM_EXCLUDES(mutex_);
+  size_t select_cold(std::span<SlotId> out, uint32_t tick, AccountId account, bool followed) KVBM_EXCLUDES(mutex_);
   // Evicts blocks that only the caller's reference keeps, and parents of resident blocks if a tier below has them: in
   // the state `evicting`, still listed. They are moved to the front of `slots`, in their order; returns their number.
   size_t evict_held(std::span<SlotId> slots, uint32_t tick, DeferredWork& elsewhere) KVBM_EXCLUDES(mutex_);
@@ -139,7 +130,7 @@ class SlotPool final : private policy::Residents {
   [[nodiscard]] SlotId evict_followed(AccountId account) KVBM_REQUIRES(mutex_);
   template <class Try>
   [[nodiscard]] SlotId choose_followed(AccountId account, uint32_t candidates, Try&& try_it) KVBM_REQUIRES(mutex_);
-  [[nodiscard]] SlotId hold_followed(const ColdWanted& wanted, std::span<const SlotId> held) KVBM_REQUIRES(mutex_);
+  [[nodiscard]] SlotId hold_followed(AccountId account, std::span<const SlotId> held) KVBM_REQUIRES(mutex_);
   [[nodiscard]] bool lies_below(SlotId slot) const noexcept {
     return (all_.meta[slot].flags.load(std::memory_order_acquire) & all_.below->load(std::memory_order_relaxed)) != 0;
   }

@@ -62,8 +62,8 @@ kvbm_status_t take_form_of(const kvbm_codec_options_t* options, codec::LeafForm&
 
 namespace kvbm::capi {
 
-codec::StreamWorkspace& coding_workspace() noexcept {
-  thread_local codec::StreamWorkspace mine;
+codec::Workspace& coding_workspace() noexcept {
+  thread_local codec::Workspace mine;
   return mine;
 }
 

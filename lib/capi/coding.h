@@ -11,7 +11,7 @@
 namespace kvbm::capi {
 
 // Returns this thread's workspace, which is kept until the thread ends.
-codec::StreamWorkspace& coding_workspace() noexcept;
+codec::Workspace& coding_workspace() noexcept;
 // Returns true if `number` is a KVBM_CODEC_* value.
 bool is_mode(uint32_t number) noexcept;
 // Makes the form from fields of options. Returns KVBM_OK, or the code written to err.

@@ -45,11 +45,7 @@ const FormRow& row_of(Form form) noexcept {
 }
 
 // Byte stride of each axis; 0 for one that is not in the order.
-struct Strides {
-  std::array<uint64_t, 5> of{};
-  uint64_t total = 0;
-  [[nodiscard]] uint64_t at(Axis a) const noexcept { return of[static_cast<size_t>(a)]; }
-};
+using Strides = std::array<uint64_t, 5>;
 
 uint64_t axis_size(Axis axis, const RecordShape& shape, uint64_t blocks) noexcept {
   switch (axis) {
@@ -69,10 +65,10 @@ uint64_t axis_size(Axis axis, const RecordShape& shape, uint64_t blocks) noexcep
 
 Result<Strides> dense_strides(std::span<const Axis> order, const RecordShape& shape, uint64_t blocks,
                               uint64_t block_stride) {
-  Strides s;
-  s.total = shape.row_bytes();
+  Strides strides{};
+  uint64_t total = shape.row_bytes();
   for (size_t i = order.size(); i-- > 0;) {
-    uint64_t stride = s.total;
+    uint64_t stride = total;
     if (order[i] == Axis::block && block_stride != 0) {
       if (block_stride < stride) {
         return Status(
@@ -81,25 +77,13 @@ Result<Strides> dense_strides(std::span<const Axis> order, const RecordShape& sh
       }
       stride = block_stride;
     }
-    s.of[static_cast<size_t>(order[i])] = stride;
-    if (__builtin_mul_overflow(stride, axis_size(order[i], shape, blocks), &s.total) || s.total > INT64_MAX) {
+    strides[static_cast<size_t>(order[i])] = stride;
+    if (__builtin_mul_overflow(stride, axis_size(order[i], shape, blocks), &total) || total > INT64_MAX) {
       return Status(Code::invalid_argument, "the layout does not fit the tensors",
                     std::to_string(blocks) + " blocks exceed 64-bit sizes");
     }
   }
-  return s;
-}
-
-Status check_order(std::span<const Axis> order) {
-  std::array<int, 5> seen{};
-  for (const Axis a : order) {
-    if (static_cast<size_t>(a) >= seen.size()) return Status(Code::invalid_argument, "unknown axis");
-    ++seen[static_cast<size_t>(a)];
-  }
-  const auto count = [&](Axis a) { return seen[static_cast<size_t>(a)]; };
-  if (count(B) == 1 && count(H) == 1 && count(N) == 1 && count(L) <= 1 && count(K) <= 1) return {};
-  return Status(Code::invalid_argument,
-                "an order of axes holds block, head and token once, layer and plane at most once");
+  return strides;
 }
 
 bool has(std::span<const Axis> order, Axis axis) noexcept {
@@ -107,10 +91,6 @@ bool has(std::span<const Axis> order, Axis axis) noexcept {
     if (a == axis) return true;
   }
   return false;
-}
-
-uint32_t tensors_wanted(std::span<const Axis> order, const RecordShape& shape) noexcept {
-  return (has(order, L) ? 1 : shape.layers()) * (has(order, K) ? 1 : shape.planes());
 }
 
 }  // namespace
@@ -127,20 +107,18 @@ std::span<const Axis> form_axes(Form form) noexcept {
   return std::span(row.axes).first(row.count);
 }
 
-uint32_t form_tensors(Form form, const RecordShape& shape) noexcept { return tensors_wanted(form_axes(form), shape); }
+uint32_t form_tensors(Form form, const RecordShape& shape) noexcept {
+  const std::span<const Axis> order = form_axes(form);
+  return (has(order, L) ? 1 : shape.layers()) * (has(order, K) ? 1 : shape.planes());
+}
 
 Result<Arrangement> arrange(Form form, const RecordShape& shape, uint64_t blocks, std::span<const Tensor> tensors,
                             uint64_t block_stride) {
   if (static_cast<size_t>(form) >= kForms.size()) {
     return Status(Code::invalid_argument, "unknown form", std::to_string(static_cast<unsigned>(form)));
   }
-  return arrange_axes(form_axes(form), shape, blocks, tensors, block_stride);
-}
-
-Result<Arrangement> arrange_axes(std::span<const Axis> order, const RecordShape& shape, uint64_t blocks,
-                                 std::span<const Tensor> tensors, uint64_t block_stride) {
-  if (auto s = check_order(order); !s.ok()) return s;
-  const uint32_t wanted = tensors_wanted(order, shape);
+  const std::span<const Axis> order = form_axes(form);
+  const uint32_t wanted = form_tensors(form, shape);
   if (tensors.size() != wanted) {
     return Status(Code::invalid_argument, "the layout does not fit the tensors",
                   std::to_string(tensors.size()) + " tensors, this form wants " + std::to_string(wanted) + " for " +
@@ -148,7 +126,7 @@ Result<Arrangement> arrange_axes(std::span<const Axis> order, const RecordShape&
   }
   auto made = dense_strides(order, shape, blocks, block_stride);
   if (!made.ok()) return made.status();
-  const Strides& strides = made.value();
+  const auto stride_of = [&](Axis axis) { return made.value()[static_cast<size_t>(axis)]; };
   const uint32_t planes_per_tensor = has(order, K) ? shape.planes() : 1;
   const uint32_t tensors_per_layer = shape.planes() / planes_per_tensor;
   std::vector<PlaneView> views;
@@ -157,13 +135,13 @@ Result<Arrangement> arrange_axes(std::span<const Axis> order, const RecordShape&
     for (uint32_t plane = 0; plane < shape.planes(); ++plane) {
       const uint32_t tensor = (has(order, L) ? 0 : layer * tensors_per_layer) + (has(order, K) ? 0 : plane);
       const Tensor& t = tensors[tensor];
-      const uint64_t offset = layer * strides.at(L) + plane * strides.at(K);
+      const uint64_t offset = layer * stride_of(L) + plane * stride_of(K);
       PlaneView v;
       if (t.base != nullptr) v.base = t.base + std::min(offset, t.bytes);
       v.extent_bytes = t.bytes - std::min(offset, t.bytes);
-      v.block_stride = static_cast<int64_t>(strides.at(B));
-      v.head_stride = static_cast<int64_t>(strides.at(H));
-      v.token_stride = static_cast<int64_t>(strides.at(N));
+      v.block_stride = static_cast<int64_t>(stride_of(B));
+      v.head_stride = static_cast<int64_t>(stride_of(H));
+      v.token_stride = static_cast<int64_t>(stride_of(N));
       views.push_back(v);
     }
   }

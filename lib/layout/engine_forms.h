@@ -66,8 +66,5 @@ uint32_t form_tensors(Form form, const RecordShape& shape) noexcept;
 // not overlap.
 Result<Arrangement> arrange(Form form, const RecordShape& shape, uint64_t blocks, std::span<const Tensor> tensors,
                             uint64_t block_stride = 0);
-// Makes an arrangement of any order of axes. `order` holds block, head and token once, layer and plane at most once.
-Result<Arrangement> arrange_axes(std::span<const Axis> order, const RecordShape& shape, uint64_t blocks,
-                                 std::span<const Tensor> tensors, uint64_t block_stride = 0);
 
 }  // namespace kvbm::layout

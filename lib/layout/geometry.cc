@@ -44,45 +44,33 @@ Status check_component(size_t i, const ComponentGeometry& c) {
   return check_range(i, "head_dim", c.head_dim, 1, kLeafLimit / element_bytes(c.element));
 }
 
-// FNV-1a over the canonical encoding (README.md, Fingerprint).
-class Fold {
- public:
-  void u8(uint8_t v) noexcept { hash_ = (hash_ ^ v) * 0x100000001B3ULL; }
-  template <class T>
-  void le(T v) noexcept {
+// FNV-1a over the canonical encoding (README.md, Fingerprint), then the finaliser of SplitMix64, for FNV-1a mixes its
+// last bytes poorly.
+uint64_t fingerprint_of(uint32_t tokens, uint32_t units, std::span<const ComponentGeometry> components) noexcept {
+  uint64_t z = 0xCBF29CE484222325ULL;
+  const auto u8 = [&z](uint8_t v) { z = (z ^ v) * 0x100000001B3ULL; };
+  const auto le = [&u8](auto v) {
     for (size_t i = 0; i < sizeof v; ++i) u8(static_cast<uint8_t>(v >> (8 * i)));
-  }
-  // The finaliser of SplitMix64, for FNV-1a mixes its last bytes poorly.
-  [[nodiscard]] uint64_t finish() const noexcept {
-    uint64_t z = hash_;
-    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ULL;
-    z = (z ^ (z >> 27)) * 0x94D049BB133111EBULL;
-    z ^= z >> 31;
-    return z == 0 ? 1 : z;
-  }
-
- private:
-  uint64_t hash_ = 0xCBF29CE484222325ULL;
-};
-
-uint64_t fold(uint32_t tokens, uint32_t units, std::span<const ComponentGeometry> components) noexcept {
-  Fold f;
-  for (const char* tag = "kvbm geometry 1"; *tag != 0; ++tag) f.u8(static_cast<uint8_t>(*tag));
-  f.u8(0);
-  f.le(tokens);
-  f.le(units);
-  f.le(static_cast<uint32_t>(components.size()));
+  };
+  for (const char* tag = "kvbm geometry 1"; *tag != 0; ++tag) u8(static_cast<uint8_t>(*tag));
+  u8(0);
+  le(tokens);
+  le(units);
+  le(static_cast<uint32_t>(components.size()));
   for (const ComponentGeometry& c : components) {
-    f.le(static_cast<uint32_t>(c.kind));
-    f.le(static_cast<uint32_t>(c.element));
-    f.le(c.layers);
-    f.le(c.planes);
-    f.le(c.heads);
-    f.le(c.head_dim);
-    f.le(c.window_tokens);
-    f.le(c.state_bytes);
+    le(static_cast<uint32_t>(c.kind));
+    le(static_cast<uint32_t>(c.element));
+    le(c.layers);
+    le(c.planes);
+    le(c.heads);
+    le(c.head_dim);
+    le(c.window_tokens);
+    le(c.state_bytes);
   }
-  return f.finish();
+  z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ULL;
+  z = (z ^ (z >> 27)) * 0x94D049BB133111EBULL;
+  z ^= z >> 31;
+  return z == 0 ? 1 : z;
 }
 
 }  // namespace
@@ -140,7 +128,7 @@ Result<Geometry> Geometry::make(uint32_t tokens_per_block, std::vector<Component
   g.tokens_per_block_ = tokens_per_block;
   g.units_ = units;
   g.components_ = std::move(components);
-  g.fingerprint_ = fold(tokens_per_block, units, g.components_);
+  g.fingerprint_ = fingerprint_of(tokens_per_block, units, g.components_);
   return g;
 }
 

@@ -1,7 +1,5 @@
 #include "layout/plan.h"
 
-#include <string>
-
 namespace kvbm::layout {
 
 StridedRun plan_leaf(const Arrangement& arrangement, const LeafExtent& leaf, BlockId block) noexcept {
@@ -35,25 +33,6 @@ StridedRun plan_page(const PageArrangement& arrangement, const PageLeaf& leaf, B
   run.data = t.base + int64_t{block} * t.block_stride + leaf.page_offset;
   run.bytes = leaf.bytes;
   return run;
-}
-
-Result<RecordPlan> RecordPlan::make(const Arrangement& arrangement, const RecordShape& shape,
-                                    std::span<const BlockId> blocks) {
-  if (!arrangement.fits(shape)) {
-    return Status(Code::invalid_argument, "the record does not fit the attached cache",
-                  "record: " + std::to_string(shape.layers()) + " layers of " + std::to_string(shape.heads()) +
-                      " heads, " + std::to_string(shape.tokens()) + " tokens, rows of " +
-                      std::to_string(shape.row_bytes()) + " bytes; cache: " + std::to_string(arrangement.layers()) +
-                      ", " + std::to_string(arrangement.heads()) + ", " + std::to_string(arrangement.tokens()) + ", " +
-                      std::to_string(arrangement.row_bytes()));
-  }
-  if (blocks.empty() || blocks.size() > shape.units()) {
-    return Status(
-        Code::invalid_argument, "wrong number of block ids",
-        std::to_string(blocks.size()) + " for a record of " + std::to_string(shape.units()) + " engine blocks");
-  }
-  if (auto s = arrangement.check_blocks(blocks); !s.ok()) return s;
-  return RecordPlan(arrangement, shape, blocks);
 }
 
 }  // namespace kvbm::layout

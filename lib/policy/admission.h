@@ -5,31 +5,41 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <span>
+#include <optional>
 #include <string_view>
 
-namespace kvbm::policy {
+#include "policy/sketch.h"
 
-class Admission {
- public:
-  virtual ~Admission() = default;
-  [[nodiscard]] virtual std::string_view name() const noexcept = 0;
-  // A block was stored or hit.
-  virtual void used(uint64_t block) noexcept = 0;
-  [[nodiscard]] virtual bool admits(uint64_t block) const noexcept = 0;
-  // True if the caller must ask when a block is evicted instead of when it is stored.
-  [[nodiscard]] virtual bool on_eviction() const noexcept { return false; }
-  [[nodiscard]] virtual size_t bytes() const noexcept = 0;
-};
+namespace kvbm::policy {
 
 struct AdmissionOptions {
   size_t capacity = 65536;  // blocks of the tier below; bounds the memory for uses
   uint32_t uses = 2;        // after_uses, frequency: required uses, from 1 to 15
 };
 
-// Names: "all"; "on_eviction": all, asked at eviction; "after_uses": n uses, never forgotten until its 4-bit counters
-// saturate or collide; "frequency": n recent uses, counters halve as time passes; "on_request": none, only blocks that
-// a caller sends there explicitly.
+class Admission {
+ public:
+  // Admits every block, or none.
+  explicit Admission(bool every) noexcept : every_(every) {}
+  // Admits blocks with enough uses. `fades`: old uses are forgotten as time passes.
+  Admission(const AdmissionOptions& options, bool fades)
+      : uses_(options.uses), counts_(std::in_place, options.capacity, fades) {}
+
+  // A block was stored or hit.
+  void used(uint64_t block) noexcept {
+    if (counts_) counts_->add(block);
+  }
+  [[nodiscard]] bool admits(uint64_t block) const noexcept { return counts_ ? counts_->count(block) >= uses_ : every_; }
+
+ private:
+  bool every_ = false;
+  uint32_t uses_ = 0;
+  std::optional<Sketch> counts_;
+};
+
+// Names: "all"; "on_eviction": all, and the caller asks when a block is evicted instead of when it is stored;
+// "after_uses": n uses, never forgotten until its 4-bit counters saturate or collide; "frequency": n recent uses,
+// counters halve as time passes; "on_request": none, only blocks that a caller sends there explicitly.
 // Returns null for an unknown name, or uses outside 1..15.
 [[nodiscard]] std::unique_ptr<Admission> make_admission(std::string_view name, const AdmissionOptions& options);
 

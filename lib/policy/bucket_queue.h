@@ -74,17 +74,6 @@ class BucketQueue {
     return slot < facts_.size() ? slot : kNoSlot;
   }
 
-  // Bit k: kind k may have members; a clear bit is certain.
-  [[nodiscard]] uint32_t kinds() const noexcept {
-    uint32_t mask = 0;
-    for (size_t kind = 0; kind < kKinds; ++kind) {
-      uint64_t any = 0;
-      for (const uint64_t word : occupied_[kind]) any |= word;
-      mask |= (any != 0 ? 1U : 0U) << kind;
-    }
-    return mask;
-  }
-
   // Finds a list with members of an age in the bucket, oldest first; kNone if there is none. Call after advance().
   [[nodiscard]] uint32_t find(size_t kind, size_t bucket) noexcept {
     const uint32_t begin = first_of_[bucket];

@@ -19,17 +19,14 @@ class Sketch {
 
   void add(uint64_t name) noexcept {
     for (uint32_t row = 0; row < kRows; ++row) {
-      const auto [word, shift] = place(name, row);
-      if ((words_[word] >> shift & 15) < 15) words_[word] += uint64_t{1} << shift;
+      const size_t at = counter(name, row);
+      if (value(at) < 15) words_[at / 16] += uint64_t{1} << at % 16 * 4;
     }
     if (fades_ && ++added_ >= period_) halve();
   }
   [[nodiscard]] uint32_t count(uint64_t name) const noexcept {
     uint64_t least = 15;
-    for (uint32_t row = 0; row < kRows; ++row) {
-      const auto [word, shift] = place(name, row);
-      least = std::min(least, words_[word] >> shift & 15);
-    }
+    for (uint32_t row = 0; row < kRows; ++row) least = std::min(least, value(counter(name, row)));
     return static_cast<uint32_t>(least);
   }
   void halve() noexcept {
@@ -40,14 +37,12 @@ class Sketch {
 
  private:
   static constexpr uint32_t kRows = 4;
-  struct Place {
-    size_t word;
-    uint32_t shift;
-  };
-  [[nodiscard]] Place place(uint64_t name, uint32_t row) const noexcept {
+  // Number of the block's counter of a row; a word has 16 counters.
+  [[nodiscard]] size_t counter(uint64_t name, uint32_t row) const noexcept {
     const uint64_t h = (name ^ row * 0xD6E8FEB86659FD93ULL) * (0x9E3779B97F4A7C15ULL + uint64_t{2} * row);
-    return {static_cast<size_t>(h >> 32) & (words_.size() - 1), (row * 4 + static_cast<uint32_t>(h >> 30 & 3)) * 4};
+    return (static_cast<size_t>(h >> 32) & (words_.size() - 1)) * 16 + row * 4 + (h >> 30 & 3);
   }
+  [[nodiscard]] uint64_t value(size_t counter) const noexcept { return words_[counter / 16] >> counter % 16 * 4 & 15; }
 
   bool fades_;
   std::vector<uint64_t> words_;

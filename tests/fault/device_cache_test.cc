@@ -130,14 +130,14 @@ TEST_F(DeviceCacheFaults, coding_blocks_that_is_refused_memory_works_the_next_ti
     std::vector<std::byte> out(want.size());
     uint64_t size = 0;
     {
-      codec::StreamWorkspace workspace;
+      codec::Workspace workspace;
       size = manager::encode_blocks(blocks_of(cache, from), mode, want, workspace).value();
     }
     uint64_t n = 1;
     for (bool fired = true; fired; ++n) {
       ASSERT_LT(n, kSeveral);
       SCOPED_TRACE("allocation " + std::to_string(n));
-      codec::StreamWorkspace workspace;
+      codec::Workspace workspace;
       Code code = Code::no_memory;
       fired = refuse(
           n, [&] { code = manager::encode_blocks(blocks_of(cache, from), mode, out, workspace).status().code(); });
@@ -154,7 +154,7 @@ TEST_F(DeviceCacheFaults, coding_blocks_that_is_refused_memory_works_the_next_ti
     for (bool fired = true; fired; ++n) {
       ASSERT_LT(n, kSeveral);
       SCOPED_TRACE("decoding, allocation " + std::to_string(n));
-      codec::StreamWorkspace workspace;
+      codec::Workspace workspace;
       Code code = Code::no_memory;
       fired =
           refuse(n, [&] { code = manager::decode_blocks(blocks_of(cache, to), view.value(), true, workspace).code(); });
@@ -178,7 +178,7 @@ TEST_F(DeviceCacheFaults, the_first_coding_that_is_refused_memory_leaves_nothing
     const Paged cache = attach_device(Form::hnd);
     fill(cache, 7);
     std::vector<std::byte> out(codec::stream_room(blocks_of(cache, from).form, 6 * kBlockBytes));
-    codec::StreamWorkspace workspace;
+    codec::Workspace workspace;
     const FakeCuda::Left before = fake_.left(kOrdinal);
     Code code = Code::no_memory;
     fired = refuse(n, [&] {
@@ -209,7 +209,7 @@ TEST_F(DeviceCacheFaults, coding_that_is_refused_by_the_driver_and_by_the_host_i
   const Paged cache = attach_device(Form::hnd);
   fill(cache, 7);
   const std::vector<uint32_t> from = ids(0, 6), to = ids(12, 6);
-  codec::StreamWorkspace workspace;
+  codec::Workspace workspace;
   std::vector<std::byte> want(codec::stream_room(blocks_of(cache, from).form, 6 * kBlockBytes)), out(want.size());
   const auto made = manager::encode_blocks(blocks_of(cache, from), codec::Mode::int8, want, workspace);
   ASSERT_TRUE(made.ok()) << made.status().message();

@@ -20,7 +20,7 @@ void decode(ConstBytes bytes) {
   if (info.raw_bytes > bytes.size() * (uint64_t{codec::kMaxLeafBytes} / codec::kStreamLeafBytes)) __builtin_trap();
   constexpr std::byte kGuard{0xA5};
   std::vector<std::byte> out(info.raw_bytes + 64, kGuard);
-  codec::StreamWorkspace workspace;
+  codec::Workspace workspace;
   (void)view.value().decode(true, MutableBytes(out).first(info.raw_bytes), workspace);
   for (size_t i = info.raw_bytes; i < out.size(); ++i) {
     if (out[i] != kGuard) __builtin_trap();

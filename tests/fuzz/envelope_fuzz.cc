@@ -12,9 +12,11 @@ KVBM_FUZZ_TARGET(envelope) {
   const kvbm::ConstBytes bytes(reinterpret_cast<const std::byte*>(data), size);
   if (size < kvbm::codec::kHeaderBytes) return 0;
   auto peek = kvbm::codec::peek_header(bytes.first(kvbm::codec::kHeaderBytes));
-  if (peek.ok() && head_area(peek.value().head_bytes) <= size)
-    (void)decode_head_area(bytes.first(head_area(peek.value().head_bytes)), peek.value().head_bytes).ok();
-  if (peek.ok() && size >= kHeadUnit) (void)decode_head_area(bytes.first(kHeadUnit), peek.value().head_bytes).ok();
+  if (peek.ok()) {
+    const auto head_bytes = static_cast<uint32_t>(kvbm::codec::head_bytes(peek.value()));
+    if (head_area(head_bytes) <= size) (void)decode_head_area(bytes.first(head_area(head_bytes)), head_bytes).ok();
+    if (size >= kHeadUnit) (void)decode_head_area(bytes.first(kHeadUnit), head_bytes).ok();
+  }
   (void)decode_head_area(bytes, static_cast<uint32_t>(size)).ok();
   if (size == kPage) (void)decode_head_area(bytes, kvbm::codec::kHeaderBytes).ok();
   return 0;

@@ -94,25 +94,29 @@ struct Memory {
   }
 };
 
-void gather(const RecordPlan& plan, const RecordShape& shape, const Memory& memory, std::vector<std::byte>& out) {
+void gather(const Arrangement& pages, std::span<const BlockId> ids, const RecordShape& shape, const Memory& memory,
+            std::vector<std::byte>& out) {
   for (uint32_t i = 0; i < shape.leaf_count(); ++i) {
     const LeafExtent leaf = shape.leaf(i);
     uint64_t moved = 0;
-    each_piece(plan.run(i), memory.tensors, [&](const std::byte* piece, uint64_t at, uint64_t bytes) {
-      check(at + bytes <= leaf.bytes);
-      std::memcpy(out.data() + leaf.offset + at, piece, bytes);
-      moved += bytes;
-    });
+    each_piece(plan_leaf(pages, leaf, ids[leaf.unit]), memory.tensors,
+               [&](const std::byte* piece, uint64_t at, uint64_t bytes) {
+                 check(at + bytes <= leaf.bytes);
+                 std::memcpy(out.data() + leaf.offset + at, piece, bytes);
+                 moved += bytes;
+               });
     check(moved == leaf.bytes);
   }
 }
 
-void scatter(const RecordPlan& plan, const RecordShape& shape, const Memory& memory, const std::vector<std::byte>& in) {
+void scatter(const Arrangement& pages, std::span<const BlockId> ids, const RecordShape& shape, const Memory& memory,
+             const std::vector<std::byte>& in) {
   for (uint32_t i = 0; i < shape.leaf_count(); ++i) {
     const LeafExtent leaf = shape.leaf(i);
-    each_piece(plan.run(i), memory.tensors, [&](std::byte* piece, uint64_t at, uint64_t bytes) {
-      std::memcpy(piece, in.data() + leaf.offset + at, bytes);
-    });
+    each_piece(plan_leaf(pages, leaf, ids[leaf.unit]), memory.tensors,
+               [&](std::byte* piece, uint64_t at, uint64_t bytes) {
+                 std::memcpy(piece, in.data() + leaf.offset + at, bytes);
+               });
   }
 }
 
@@ -144,14 +148,12 @@ void check_copies(const RecordShape& shape, Numbers& in) {
   std::vector<BlockId> ids(shape.units());
   const uint64_t first = in.bytes(1);
   for (size_t i = 0; i < ids.size(); ++i) ids[i] = static_cast<BlockId>((first + i) % blocks);
-  const auto out = RecordPlan::make(a.value(), shape, ids);
-  const auto back = RecordPlan::make(b.value(), shape, ids);
-  check(out.ok() && back.ok());
+  check(a.value().check_blocks(ids).ok() && b.value().check_blocks(ids).ok());
   std::vector<std::byte> record(shape.payload_bytes());
   std::vector<std::byte> again(shape.payload_bytes());
-  gather(out.value(), shape, source, record);
-  scatter(back.value(), shape, target, record);
-  gather(back.value(), shape, target, again);
+  gather(a.value(), ids, shape, source, record);
+  scatter(b.value(), ids, shape, target, record);
+  gather(b.value(), ids, shape, target, again);
   check(record == again);
 }
 

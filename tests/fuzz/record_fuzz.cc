@@ -25,7 +25,7 @@ void parse(ConstBytes bytes) {
   if (!view.ok()) return;
   const codec::Header& header = view.value().header();
   const auto peek = codec::peek_header(bytes.first(codec::kHeaderBytes));
-  check(peek.ok() && peek.value().header == header && peek.value().head_bytes == view.value().head_bytes());
+  check(peek.ok() && peek.value() == header && codec::head_bytes(header) == view.value().head_bytes());
   uint64_t end = 0;
   std::vector<codec::Leaf> leaves;
   for (uint32_t i = 0; i < header.leaf_count; ++i) {

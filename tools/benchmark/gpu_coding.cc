@@ -136,7 +136,7 @@ class Coding {
   const PagedShape shape_;
   const codec::StridedBytes blocks_;
   device::BlockCoder coder_;
-  codec::StreamWorkspace workspace_;
+  codec::Workspace workspace_;
   uint64_t size_ = 0;  // of the coded stream
 };
 

@@ -40,7 +40,7 @@ struct Compressor {
   Summary summary;
   uint64_t chain = 0;
   Buffer plain, coded, again;
-  codec::StreamWorkspace workspace;
+  codec::Workspace workspace;
 
   Status head();
   Status segment(const Segment& segment);
@@ -112,7 +112,7 @@ struct Decompressor {
   uint64_t at = 0;  // in the input
   uint64_t chain = 0;
   Buffer coded, plain;
-  codec::StreamWorkspace workspace;
+  codec::Workspace workspace;
 
   Status chunk(const Segment& segment, uint64_t left, uint64_t& raw_bytes);
   Status segment(const Segment& segment);
@@ -125,7 +125,8 @@ Status Decompressor::chunk(const Segment& segment, uint64_t left, uint64_t& raw_
   if (!done.ok()) return done;
   const auto peek = codec::peek_stream(front);
   if (!peek.ok()) return peek.status();
-  const auto [raw, stored] = peek.value();
+  const uint64_t raw = peek.value().raw_bytes;
+  const uint64_t stored = peek.value().stored_bytes;
   // All leaves but the last are at least half of 64 KiB, so a stream is always smaller than twice its raw bytes.
   if (raw == 0 || raw > kChunkBytes || raw > left || stored > 2 * kChunkBytes) {
     return Status(Code::damaged, "damaged: a chunk says that it is larger than its tensor, or than any chunk",

@@ -38,21 +38,18 @@ bool may_be_lossy(Element element) noexcept {
 
 void KeptBlocks::add(const codec::LeafForm& form, const codec::StreamView& stream, ConstBytes raw) noexcept {
   const auto element = static_cast<Element>(form.element);
-  size_t at = 0;
-  for (uint32_t i = 0; i < stream.info().leaves; ++i) {
-    const codec::StreamView::Leaf leaf = stream.leaf(i);
-    const ConstBytes bytes = raw.subspan(at, leaf.raw_bytes);
-    at += leaf.raw_bytes;
+  (void)stream.each_leaf([&](const codec::StreamLeaf& leaf) -> Status {
     ++blocks;
-    if (codec::is_lossy(leaf.codec)) continue;
+    if (codec::is_lossy(leaf.codec)) return {};
     if (!may_be_lossy(element)) {
       ++no_float;
-    } else if (has_no_number(element, bytes)) {
+    } else if (has_no_number(element, raw.subspan(leaf.raw_at, leaf.raw_bytes))) {
       ++not_finite;
     } else {
       ++no_gain;
     }
-  }
+    return {};
+  });
 }
 
 void KeptBlocks::add(const KeptBlocks& other) noexcept {

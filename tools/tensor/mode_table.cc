@@ -37,7 +37,7 @@ struct Bench {
   uint64_t bytes = 0;
   uint64_t passes = 1;  // over everything, in one sample, at most
   Stop stop = nullptr;
-  codec::StreamWorkspace workspace;
+  codec::Workspace workspace;
 
   Status load(const Input& input, const Index& index, uint64_t limit);
   Status encode(codec::Mode mode);

@@ -11,9 +11,9 @@ namespace kvbm::codec {
 
 Result<Recipe> Recipe::parse(std::string_view) { return capi::absent(capi::kNoCoding); }
 bool Recipe::lossy() const noexcept { return false; }
-// A workspace never has memory.
-void Workspace::Free::operator()(RecordSpace*) const noexcept {}
+// A workspace never has memory, nor its sealer a key.
 void Workspace::Free::operator()(std::byte*) const noexcept {}
+AesGcm::~AesGcm() = default;
 
 }  // namespace kvbm::codec
 

@@ -16,11 +16,11 @@
 namespace kvbm::device {
 
 Result<uint64_t> BlockCoder::encode(const codec::LeafForm&, codec::Mode, const codec::StridedBytes&, const StreamPoint*,
-                                    MutableBytes, codec::StreamWorkspace&) {
+                                    MutableBytes, codec::Workspace&) {
   return capi::absent(capi::kNoDevice);
 }
 Status BlockCoder::decode(const codec::StreamView&, bool, const codec::StridedBytes&, const StreamPoint*,
-                          codec::StreamWorkspace&) {
+                          codec::Workspace&) {
   return capi::absent(capi::kNoDevice);
 }
 Status Device::check_waits() const { return capi::absent(capi::kNoDevice); }

@@ -126,7 +126,7 @@ Result<uint64_t> encode_slice(const SliceInSlot& slice, MutableBytes scratch, co
   if (!coded.ok()) return coded.status();
   const size_t at = round_up(kCodedFrontBytes + sizes.value().head_bytes, kAlign);
   const uint64_t bytes = at + sizes.value().payload_bytes;
-  const bool sealed = (coded.value().header.flags & codec::kSealed) != 0;
+  const bool sealed = (coded.value().flags & codec::kSealed) != 0;
   if (!sealed && bytes >= front + slice.head.payload_bytes) {
     return Status(Code::again, "coding does not make this slice smaller");
   }

@@ -3,26 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <new>
 #include <string>
 
 #include "codec/hash/leaf_hash.h"
 #include "codec/leaf/frame.h"
 
 namespace kvbm::codec {
-
-// Memory for one leaf between coder and sealer, aligned for coders; and the sealer with the last record's key.
-struct RecordSpace {
-  alignas(64) std::byte stage[encode_room(kMaxLeafBytes)];
-  Sealer sealer;
-};
-
-RecordSpace* Workspace::record() noexcept {
-  if (record_ == nullptr) record_.reset(new (std::nothrow) RecordSpace);
-  return record_.get();
-}
-
-void Workspace::Free::operator()(RecordSpace* p) const noexcept { delete p; }
 
 namespace {
 
@@ -127,15 +113,15 @@ class Encoder {
   }
 
   Status start_seal(const KeyRing& keys, Random& random) {
-    space_ = workspace_.record();
-    if (space_ == nullptr) return {Code::no_memory, "no memory to seal with"};
+    stage_ = workspace_.stage();
+    if (stage_ == nullptr) return {Code::no_memory, "no memory to seal with"};
     // The key is derived from the record id, and nonces count leaves: sealing twice under one id would use a nonce
     // twice.
     random.fill(std::as_writable_bytes(std::span(header_.record_id)));
     header_.flags |= kSealed;
     header_.key_id = keys.sealing_key();
     header_.attribute_bytes += static_cast<uint32_t>(kSealedHeadBytes);
-    sealer_ = &space_->sealer;
+    sealer_ = &workspace_.sealer();
     return sealer_->start(keys, header_);
   }
 
@@ -144,7 +130,7 @@ class Encoder {
     const ConstBytes raw = payload_.subspan(plain.offset, plain.raw_bytes);
     const Mode how = mode(index);
     std::byte* const to = out_payload_.data() + at_;
-    std::byte* const coded = sealer_ != nullptr ? space_->stage : out_payload_.data() + round_up(at_, kCodedAlign);
+    std::byte* const coded = sealer_ != nullptr ? stage_ : out_payload_.data() + round_up(at_, kCodedAlign);
     Encoded encoded;
     if (how != Mode::off) {
       // Decoding compares with the hash of the original bytes. Lossy coding changes them, so they are checked here.
@@ -226,10 +212,10 @@ class Encoder {
   const bool opaque_;
   const Mode mode_of_all_;  // where opaque
   ModeTally modes_;
-  RecordSpace* space_ = nullptr;
-  Sealer* sealer_ = nullptr;  // null: not sealed
-  uint64_t at_ = 0;           // position of the next leaf
-  bool lossy_ = false;        // by this coding
+  std::byte* stage_ = nullptr;  // memory for one leaf between coder and sealer
+  Sealer* sealer_ = nullptr;    // null: not sealed
+  uint64_t at_ = 0;             // position of the next leaf
+  bool lossy_ = false;          // by this coding
   CodedSizes sizes_;
 };
 
@@ -293,9 +279,9 @@ class Decoder {
 
  private:
   Status open_head() {
-    space_ = workspace_.record();
-    if (space_ == nullptr) return {Code::no_memory, "no memory to open a seal with"};
-    sealer_ = &space_->sealer;
+    stage_ = workspace_.stage();
+    if (stage_ == nullptr) return {Code::no_memory, "no memory to open a seal with"};
+    sealer_ = &workspace_.sealer();
     if (Status started = sealer_->start(*rules_.keys, header_); !started.ok()) return started;
     const ConstBytes sealed = coded_.attributes();
     if (sealed.size() < kSealedHeadBytes ||
@@ -346,7 +332,7 @@ class Decoder {
       return leaf_hash(out) == hash ? Status() : damaged("a sealed leaf that was damaged before it was sealed");
     }
     if (sealer_ != nullptr) {
-      const MutableBytes opened(space_->stage, stored.size() - kSealTagBytes);
+      const MutableBytes opened(stage_, stored.size() - kSealTagBytes);
       if (Status status = sealer_->open(place, stored, opened, {}); !status.ok()) return status;
       stored = opened;
     } else if (!rules_.stored_checked && leaf_hash(stored) != hash) {
@@ -407,8 +393,8 @@ class Decoder {
   Workspace& workspace_;
   Header header_;
   ModeTally modes_;
-  RecordSpace* space_ = nullptr;
-  Sealer* sealer_ = nullptr;  // null: not sealed
+  std::byte* stage_ = nullptr;  // memory for one leaf between coder and sealer
+  Sealer* sealer_ = nullptr;    // null: not sealed
   std::array<std::byte, kMaxAttributeBytes> attributes_;
   size_t attribute_bytes_ = 0;
 };
@@ -472,8 +458,8 @@ Status decode_opened(const HeadView& plain, std::span<const OpenedLeaf> leaves, 
     return invalid("a record that was opened: not its leaves, or no room");
   }
   if (leaves.empty()) return {};
-  RecordSpace* const space = workspace.record();
-  if (space == nullptr) return {Code::no_memory, "no memory to decode with"};
+  std::byte* const stage = workspace.stage();
+  if (stage == nullptr) return {Code::no_memory, "no memory to decode with"};
   uint64_t end = leaves.front().offset;
   bool apart = true;
   for (uint32_t i = 0; i < leaves.size(); ++i) {
@@ -491,8 +477,8 @@ Status decode_opened(const HeadView& plain, std::span<const OpenedLeaf> leaves, 
     const OpenedLeaf& leaf = leaves[i];
     const Leaf target = plain.leaf(i);
     const MutableBytes out = room.subspan(target.offset, target.raw_bytes);
-    const ConstBytes coded(space->stage, leaf.bytes);
-    std::memcpy(space->stage, room.data() + leaf.offset + shift, leaf.bytes);
+    const ConstBytes coded(stage, leaf.bytes);
+    std::memcpy(stage, room.data() + leaf.offset + shift, leaf.bytes);
     if (leaf.codec == LeafCodec::raw) {
       if (leaf.bytes != target.raw_bytes) return invalid("a record that was opened: a raw leaf of another size");
       std::memcpy(out.data(), coded.data(), coded.size());

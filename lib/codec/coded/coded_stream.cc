@@ -182,7 +182,7 @@ StreamWriter::StreamWriter(const LeafForm& form, Mode mode, uint64_t raw_bytes, 
   at_ = stream_head_bytes(info_.leaves);
 }
 
-Status StreamWriter::code(ConstBytes raw, StreamWorkspace& workspace) noexcept {
+Status StreamWriter::code(ConstBytes raw, Workspace& workspace) noexcept {
   std::byte* const to = out_.data() + at_;
   if (mode_ == Mode::off) {
     put({}, to, copy_hashed(to, raw.data(), raw.size(), CopyHint::cached));
@@ -190,9 +190,9 @@ Status StreamWriter::code(ConstBytes raw, StreamWorkspace& workspace) noexcept {
   }
   const uint64_t hash = leaf_hash(raw);
   const bool aligned = reinterpret_cast<uintptr_t>(to) % kAlign == 0;
-  std::byte* const leaf = aligned ? to : workspace.leaf.take(encode_room(kMaxLeafBytes));
+  std::byte* const leaf = aligned ? to : workspace.stage();
   if (leaf == nullptr) return {Code::no_memory, "no memory for the codec's work space"};
-  const auto made = encode_leaf(cut_.leaf_form(), mode_, raw, hash, {leaf, encode_room(raw.size())}, workspace.codec);
+  const auto made = encode_leaf(cut_.leaf_form(), mode_, raw, hash, {leaf, encode_room(raw.size())}, workspace);
   if (!made.ok()) return made.status();
   const Encoded& encoded = made.value();
   if (encoded.codec == LeafCodec::raw) {
@@ -230,7 +230,7 @@ uint64_t StreamWriter::finish() noexcept {
 }
 
 Result<uint64_t> encode_stream(const LeafForm& form, Mode mode, ConstBytes raw, MutableBytes out,
-                               StreamWorkspace& workspace) noexcept {
+                               Workspace& workspace) noexcept {
   if (Status fits = StreamWriter::check(form, raw.size(), out.size()); !fits.ok()) return fits;
   StreamWriter writer(form, mode, raw.size(), out);
   for (uint64_t from = 0; from < raw.size();) {
@@ -241,15 +241,17 @@ Result<uint64_t> encode_stream(const LeafForm& form, Mode mode, ConstBytes raw, 
   return writer.finish();
 }
 
-Result<StreamPeek> peek_stream(ConstBytes bytes) noexcept {
+Result<StreamInfo> peek_stream(ConstBytes bytes) noexcept {
   if (bytes.size() < kStreamLeavesAt || load_le<uint32_t>(bytes.data()) != kStreamMagic) {
     return Status(Code::damaged, "not a coded buffer");
   }
   if (load_le<uint8_t>(bytes.data() + kStreamVersionAt) != kStreamVersion) {
     return Status(Code::newer_version, "a coded buffer of a version that is not known here");
   }
-  return StreamPeek{load_le<uint64_t>(bytes.data() + kStreamRawBytesAt),
-                    load_le<uint64_t>(bytes.data() + kStreamStoredBytesAt)};
+  StreamInfo info;
+  info.raw_bytes = load_le<uint64_t>(bytes.data() + kStreamRawBytesAt);
+  info.stored_bytes = load_le<uint64_t>(bytes.data() + kStreamStoredBytesAt);
+  return info;
 }
 
 Result<StreamView> StreamView::parse(ConstBytes bytes) noexcept {
@@ -282,11 +284,6 @@ Result<StreamView> StreamView::parse(ConstBytes bytes) noexcept {
   return view;
 }
 
-StreamView::Leaf StreamView::leaf(uint32_t leaf) const noexcept {
-  const Entry entry = get_entry(bytes_.data() + kStreamHeaderBytes + uint64_t{leaf} * kStreamLeafBytes);
-  return {entry.codec, entry.raw};
-}
-
 uint64_t StreamView::checksum() const noexcept { return load_le<uint64_t>(bytes_.data() + checksum_at(info_.leaves)); }
 
 StreamLeaf StreamView::at(uint32_t i, uint64_t raw_at, uint64_t stored_at) const noexcept {
@@ -311,12 +308,12 @@ StreamLeaf StreamView::behind(const StreamLeaf& leaf, uint32_t i) const noexcept
 
 bool padding_is_zero(const StreamLeaf& leaf) noexcept { return all_zero(leaf.padding.data(), leaf.padding.size()); }
 
-Status decode_stream_leaf(const StreamLeaf& leaf, std::byte* raw, StreamWorkspace& workspace) noexcept {
+Status decode_stream_leaf(const StreamLeaf& leaf, std::byte* raw, Workspace& workspace) noexcept {
   uint64_t hash = 0;
   if (leaf.codec == LeafCodec::raw) {
     hash = copy_hashed(raw, leaf.stored.data(), leaf.raw_bytes, CopyHint::cached);
   } else {
-    Status done = decode_leaf(leaf.codec, leaf.stored, {raw, leaf.raw_bytes}, workspace.codec);
+    Status done = decode_leaf(leaf.codec, leaf.stored, {raw, leaf.raw_bytes}, workspace);
     if (!done.ok()) return done;
     hash = leaf_hash({raw, leaf.raw_bytes});
   }
@@ -324,7 +321,7 @@ Status decode_stream_leaf(const StreamLeaf& leaf, std::byte* raw, StreamWorkspac
   return {Code::damaged, "damaged: a leaf of the coded buffer does not have the bytes that were coded"};
 }
 
-Status StreamView::decode(bool allow_lossy, MutableBytes out, StreamWorkspace& workspace) const noexcept {
+Status StreamView::decode(bool allow_lossy, MutableBytes out, Workspace& workspace) const noexcept {
   if (info_.lossy && !allow_lossy) {
     return Status(Code::not_permitted, "the coded buffer is lossy, and lossy bytes were not allowed");
   }

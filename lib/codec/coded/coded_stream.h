@@ -55,18 +55,12 @@ struct StreamInfo {
 // difference / value in 1e-9, rounded up; at most 2^63.
 [[nodiscard]] uint64_t error_ppb(double difference, double value) noexcept;
 
-// Work memory of one thread's coding: at most 768 KiB, allocated at the first use.
-struct StreamWorkspace {
-  Workspace codec;
-  Workspace leaf;  // one leaf, aligned
-};
-
 // Size of `out` that encode_stream needs for any bytes and mode. raw_bytes: at most kMaxStreamBytes.
 [[nodiscard]] uint64_t stream_room(const LeafForm& form, uint64_t raw_bytes) noexcept;
 
 // Returns the bytes written. invalid_argument: more than kMaxStreamBytes; no_room: out is smaller than stream_room().
 [[nodiscard]] Result<uint64_t> encode_stream(const LeafForm& form, Mode mode, ConstBytes raw, MutableBytes out,
-                                             StreamWorkspace& workspace) noexcept;
+                                             Workspace& workspace) noexcept;
 
 // Writes a stream leaf by leaf, for callers with bytes in pieces, or with leaves coded elsewhere
 // (lib/device/coder/block_coder).
@@ -81,7 +75,7 @@ class StreamWriter {
   // Size of the leaf that begins `ahead` bytes behind the next one (0: the next one); 0: there is none.
   [[nodiscard]] uint32_t leaf_bytes(uint64_t ahead) const noexcept { return cut_.next(from_ + ahead); }
   // Codes the next leaf, of leaf_bytes(0).
-  Status code(ConstBytes raw, StreamWorkspace& workspace) noexcept;
+  Status code(ConstBytes raw, Workspace& workspace) noexcept;
   // Adds the next leaf, coded with leaf_form() and the stream's mode; `hash` is of the bytes that decoding it gives.
   void put(const Encoded& encoded, const std::byte* stored, uint64_t hash) noexcept;
   // Call after all leaves are written; returns the size of the stream.
@@ -108,7 +102,7 @@ struct StreamLeaf {
 };
 [[nodiscard]] bool padding_is_zero(const StreamLeaf& leaf) noexcept;
 // Decodes a leaf into raw_bytes at `raw`, and compares all of it. damaged: it does not have the original bytes.
-[[nodiscard]] Status decode_stream_leaf(const StreamLeaf& leaf, std::byte* raw, StreamWorkspace& workspace) noexcept;
+[[nodiscard]] Status decode_stream_leaf(const StreamLeaf& leaf, std::byte* raw, Workspace& workspace) noexcept;
 
 // A checked view of a coded stream in memory that outlives it.
 class StreamView {
@@ -117,12 +111,6 @@ class StreamView {
   // stream. damaged | newer_version. The leaves themselves are checked when they are decoded.
   static Result<StreamView> parse(ConstBytes bytes) noexcept;
   [[nodiscard]] const StreamInfo& info() const noexcept { return info_; }
-  // Coding of the leaves, in order; `leaf` below info().leaves.
-  struct Leaf {
-    LeafCodec codec = LeafCodec::raw;
-    uint32_t raw_bytes = 0;
-  };
-  [[nodiscard]] Leaf leaf(uint32_t leaf) const noexcept;
   // Calls each(StreamLeaf) for all leaves in order until one returns a status that is not ok, and returns that.
   template <class Each>
   Status each_leaf(Each&& each) const {
@@ -137,7 +125,7 @@ class StreamView {
   [[nodiscard]] uint64_t checksum() const noexcept;
   // Decodes all leaves into the first info().raw_bytes of `out`. damaged; not_permitted: lossy and not allowed;
   // no_room: out is too small.
-  [[nodiscard]] Status decode(bool allow_lossy, MutableBytes out, StreamWorkspace& workspace) const noexcept;
+  [[nodiscard]] Status decode(bool allow_lossy, MutableBytes out, Workspace& workspace) const noexcept;
 
  private:
   StreamView() = default;
@@ -149,11 +137,7 @@ class StreamView {
   StreamInfo info_;
 };
 
-// Size of a stream from its first 16 to 24 bytes, for readers of files; only magic and version are checked.
-struct StreamPeek {
-  uint64_t raw_bytes = 0;
-  uint64_t stored_bytes = 0;
-};
-[[nodiscard]] Result<StreamPeek> peek_stream(ConstBytes first_24_bytes) noexcept;
+// Reads raw_bytes and stored_bytes of a stream alone, for readers of files; only magic and version are checked.
+[[nodiscard]] Result<StreamInfo> peek_stream(ConstBytes first_24_bytes) noexcept;
 
 }  // namespace kvbm::codec

@@ -1,33 +1,25 @@
 #include "codec/coded/strided_stream.h"
 
 #include <cstring>
-#include <memory>
-#include <new>
 
+#include "base/memory/aligned_bytes.h"
 #include "codec/hash/leaf_hash.h"
 
 namespace kvbm::codec {
 namespace {
 
-constexpr std::align_val_t kWindowAlign{64};
+constexpr size_t kWindowAlign = 64;
 // Unfinished bytes are fewer than a run or a leaf; the next ones are at most one.
 constexpr size_t kWindowBytes = kMaxRunBytes + kMaxLeafBytes;
 
-struct Free {
-  void operator()(std::byte* p) const noexcept { ::operator delete(p, kWindowAlign); }
-};
-using Window = std::unique_ptr<std::byte, Free>;
-Window make_window() noexcept {
-  return Window(static_cast<std::byte*>(::operator new(kWindowBytes, kWindowAlign, std::nothrow)));
-}
 Status no_memory() { return {Code::no_memory, "no memory to code blocks in"}; }
 
 }  // namespace
 
 Result<uint64_t> encode_runs(const LeafForm& form, Mode mode, const StridedBytes& from, MutableBytes out,
-                             StreamWorkspace& workspace) noexcept {
+                             Workspace& workspace) noexcept {
   if (Status fits = StreamWriter::check(form, from.bytes(), out.size()); !fits.ok()) return fits;
-  const Window window = make_window();
+  const AlignedBytes window = aligned_bytes(kWindowAlign, kWindowBytes);
   if (window == nullptr) return no_memory();
   StreamWriter writer(form, mode, from.bytes(), out);
   size_t held = 0;
@@ -46,14 +38,13 @@ Result<uint64_t> encode_runs(const LeafForm& form, Mode mode, const StridedBytes
   return writer.finish();
 }
 
-Status decode_runs(const StreamView& stream, bool allow_lossy, const StridedBytes& to,
-                   StreamWorkspace& workspace) noexcept {
+Status decode_runs(const StreamView& stream, bool allow_lossy, const StridedBytes& to, Workspace& workspace) noexcept {
   const StreamInfo& info = stream.info();
   if (info.lossy && !allow_lossy) {
     return {Code::not_permitted, "the coded buffer is lossy, and lossy bytes were not allowed"};
   }
   if (info.raw_bytes != to.bytes()) return {Code::invalid_argument, "the coded buffer is not of as many bytes"};
-  const Window window = make_window();
+  const AlignedBytes window = aligned_bytes(kWindowAlign, kWindowBytes);
   if (window == nullptr) return no_memory();
   size_t held = 0;
   auto run = to.runs().begin();

@@ -14,10 +14,10 @@ inline constexpr uint64_t kMaxRunBytes = kMaxLeafBytes;
 
 // Encodes like encode_stream(); also no_memory.
 [[nodiscard]] Result<uint64_t> encode_runs(const LeafForm& form, Mode mode, const StridedBytes& from, MutableBytes out,
-                                           StreamWorkspace& workspace) noexcept;
+                                           Workspace& workspace) noexcept;
 // Decodes like StreamView::decode(), into as many bytes as the stream has. A run is written once all of its bytes are
 // decoded and checked: after an error each run has either the decoded bytes or its old ones.
 [[nodiscard]] Status decode_runs(const StreamView& stream, bool allow_lossy, const StridedBytes& to,
-                                 StreamWorkspace& workspace) noexcept;
+                                 Workspace& workspace) noexcept;
 
 }  // namespace kvbm::codec

@@ -46,12 +46,15 @@ std::string_view mode_name(Mode mode) noexcept {
 
 void Workspace::Free::operator()(std::byte* p) const noexcept { ::operator delete(p, kWorkspaceAlign); }
 
-std::byte* Workspace::take(size_t bytes) noexcept {
-  if (bytes > kWorkspaceBytes) return nullptr;
-  if (memory_ == nullptr) {
-    memory_.reset(static_cast<std::byte*>(::operator new(kWorkspaceBytes, kWorkspaceAlign, std::nothrow)));
-  }
-  return memory_.get();
+std::byte* Workspace::allocated(Memory& memory, size_t bytes) noexcept {
+  if (memory == nullptr) memory.reset(static_cast<std::byte*>(::operator new(bytes, kWorkspaceAlign, std::nothrow)));
+  return memory.get();
 }
+
+std::byte* Workspace::take(size_t bytes) noexcept {
+  return bytes > kWorkspaceBytes ? nullptr : allocated(memory_, kWorkspaceBytes);
+}
+
+std::byte* Workspace::stage() noexcept { return allocated(stage_, encode_room(kMaxLeafBytes)); }
 
 }  // namespace kvbm::codec

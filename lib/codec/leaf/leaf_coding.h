@@ -8,6 +8,7 @@
 #include <string_view>
 
 #include "codec/record/record.h"
+#include "codec/seal/seal.h"
 
 namespace kvbm::codec {
 
@@ -32,32 +33,36 @@ enum class Mode : uint8_t {
 [[nodiscard]] std::optional<Mode> mode_by_name(std::string_view name) noexcept;
 [[nodiscard]] std::string_view mode_name(Mode mode) noexcept;
 
-struct RecordSpace;  // coded_record.cc
-
 inline constexpr size_t kWorkspaceBytes = 640 * 1024;  // the most that Workspace::take() returns
 
-// Reusable memory of one thread's coding: at most 640 KiB, allocated at the first use, and 70 KiB more if whole records
-// are coded.
+// Size of `out` that encode_leaf() needs for a leaf of `raw_bytes` bytes; 64-byte aligned. The result is smaller than
+// `raw_bytes`, or nothing is returned.
+constexpr size_t encode_room(size_t raw_bytes) noexcept { return raw_bytes + 4096; }
+
+// Reusable memory of one thread's coding: at most 640 KiB for take() and 68 KiB for stage(), allocated at the first
+// use.
 class Workspace {
  public:
   // Returns 64-byte aligned memory; it is the same at each call, so each call invalidates its content. Null: no memory.
   // Every coding of a leaf takes it: a caller's content is overwritten by encode_leaf() or decode_leaf().
   std::byte* take(size_t bytes) noexcept;
-  // Returns additional memory for coding whole records; take() does not touch it. Null: no memory.
-  RecordSpace* record() noexcept;
+  // Returns 64-byte aligned memory for any coded leaf, encode_room(kMaxLeafBytes); take() does not touch it. Null: no
+  // memory.
+  std::byte* stage() noexcept;
+  // Has the key of the record that it sealed or opened last.
+  [[nodiscard]] Sealer& sealer() noexcept { return sealer_; }
 
  private:
   struct Free {
     void operator()(std::byte* p) const noexcept;
-    void operator()(RecordSpace* p) const noexcept;
   };
-  std::unique_ptr<RecordSpace, Free> record_;
-  std::unique_ptr<std::byte, Free> memory_;
-};
+  using Memory = std::unique_ptr<std::byte, Free>;
+  static std::byte* allocated(Memory& memory, size_t bytes) noexcept;
 
-// Size of `out` that encode_leaf() needs for a leaf of `raw_bytes` bytes; 64-byte aligned. The result is smaller than
-// `raw_bytes`, or nothing is returned.
-constexpr size_t encode_room(size_t raw_bytes) noexcept { return raw_bytes + 4096; }
+  Memory memory_;
+  Memory stage_;
+  Sealer sealer_;
+};
 
 struct Encoded {
   LeafCodec codec = LeafCodec::raw;  // raw: coding would not make it smaller; `out` must not be used

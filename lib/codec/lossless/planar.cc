@@ -220,7 +220,7 @@ uint32_t assemble(const Frame& frame, const Way& way, Room& room, const PlanarEn
   std::memcpy(base + at.bits, room.bits, bits_bytes);
   std::memset(base + at.bits + bits_bytes, 0, at.planes - at.bits - bits_bytes);
   if (plan.element.packed) {
-    planar_kernel().signs.pack(room.planes, plan.blocks, base + at.planes);
+    planar_kernel().pack_low(room.planes, plan.blocks, base + at.planes);
   } else {
     std::memcpy(base + at.planes, room.planes, at.tail - at.planes);
   }
@@ -312,7 +312,7 @@ bool fold_signs(const LeafForm& form, Mode mode, uint32_t blocks, ConstBytes val
   signs.plan.element = signed_element_of(form.element);
   const size_t row_bytes = size_t{form.row} * signs.plan.element.width;
   if (!signs.plan.element.signs || !row_fits(form, blocks) ||
-      !planar_kernel().signs.fold(form.element, values.data(), values.size(), row_bytes, room.folded)) {
+      !planar_kernel().fold_signs(form.element, values.data(), values.size(), row_bytes, room.folded)) {
     return false;
   }
   signs.shape = kSignsShape;
@@ -407,7 +407,7 @@ Status decode_values(const Frame& frame, ConstBytes stored, MutableBytes raw, De
   places.escapes = room.escapes;
   set_planes(plan, base, at, places);
   if (plan.element.packed && !planar_kernel().takes_packed) {
-    planar_kernel().signs.unpack(base + at.planes, plan.blocks, room.low);
+    planar_kernel().unpack_low(base + at.planes, plan.blocks, room.low);
     places.planes[0] = room.low;
   }
   PlanarEnds ends;
@@ -420,7 +420,7 @@ Status decode_values(const Frame& frame, ConstBytes stored, MutableBytes raw, De
   if (ends.escapes != sizes.escapes) return {Code::damaged, "planar leaf: more or fewer escapes than it says"};
   const size_t coded = size_t{plan.blocks} * kBlock * plan.element.width;
   if (plan.element.signs) {
-    planar_kernel().signs.unfold(frame.form.element, raw.data(), coded, size_t{frame.form.row} * plan.element.width);
+    planar_kernel().unfold_signs(frame.form.element, raw.data(), coded, size_t{frame.form.row} * plan.element.width);
   }
   std::memcpy(raw.data() + coded, stored.data() + at.tail, raw.size() - coded);
   return {};

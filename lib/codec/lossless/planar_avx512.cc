@@ -41,35 +41,30 @@ inline uint32_t ones_of(uint64_t v) noexcept { return static_cast<uint32_t>(_mm_
 
 // Selects the bytes of two registers that make one: every `step`-th from `first` on; and places the bytes of two
 // planes.
+template <class T>
 struct Pick {
-  alignas(64) uint8_t at[kBlock];
+  static constexpr uint32_t kCount = kBlock / sizeof(T);
+  alignas(64) T at[kCount];
 };
-constexpr Pick pick_every(uint32_t step, uint32_t first) noexcept {
-  Pick pick{};
+constexpr Pick<uint8_t> pick_every(uint32_t step, uint32_t first) noexcept {
+  Pick<uint8_t> pick{};
   for (uint32_t i = 0; i < kBlock; ++i) pick.at[i] = static_cast<uint8_t>((i * step + first) % 128);
   return pick;
 }
-constexpr Pick interleave(uint32_t first) noexcept {  // a, b alternate: a from element `first` on
-  Pick pick{};
-  for (uint32_t i = 0; i < kBlock; ++i) pick.at[i] = static_cast<uint8_t>(first + i / 2 + (i % 2) * 64);
+template <class T>
+constexpr Pick<T> interleave(uint32_t first) noexcept {  // a, b alternate: a from element `first` on
+  Pick<T> pick{};
+  for (uint32_t i = 0; i < pick.kCount; ++i) pick.at[i] = static_cast<T>(first + i / 2 + (i % 2) * pick.kCount);
   return pick;
 }
-constexpr Pick kEven = pick_every(2, 0);
-constexpr Pick kOdd = pick_every(2, 1);
-constexpr Pick kFourth[4] = {pick_every(4, 0), pick_every(4, 1), pick_every(4, 2), pick_every(4, 3)};
-constexpr Pick kLowHalf = interleave(0);
-constexpr Pick kHighHalf = interleave(32);
-// Joins two interleaved pairs of bytes to elements of four: words of a and b alternate.
-struct PickWords {
-  alignas(64) uint16_t at[32];
-};
-constexpr PickWords interleave_words(uint32_t first) noexcept {
-  PickWords pick{};
-  for (uint32_t i = 0; i < 32; ++i) pick.at[i] = static_cast<uint16_t>(first + i / 2 + (i % 2) * 32);
-  return pick;
-}
-constexpr PickWords kLowWords = interleave_words(0);
-constexpr PickWords kHighWords = interleave_words(16);
+constexpr Pick<uint8_t> kEven = pick_every(2, 0);
+constexpr Pick<uint8_t> kOdd = pick_every(2, 1);
+constexpr Pick<uint8_t> kFourth[4] = {pick_every(4, 0), pick_every(4, 1), pick_every(4, 2), pick_every(4, 3)};
+constexpr Pick<uint8_t> kLowHalf = interleave<uint8_t>(0);
+constexpr Pick<uint8_t> kHighHalf = interleave<uint8_t>(32);
+// Join two interleaved pairs of bytes to elements of four: words of a and b alternate.
+constexpr Pick<uint16_t> kLowWords = interleave<uint16_t>(0);
+constexpr Pick<uint16_t> kHighWords = interleave<uint16_t>(16);
 
 // Leaves mostly follow one another: while one is coded, the memory behind it is fetched. A hint, so it may belong to no
 // leaf.
@@ -557,7 +552,8 @@ void decode_any(const PlanarPlan& plan, const PlanarPlaces& from, std::byte* raw
 
 #include "codec/lossless/planar_signs.inc"
 
-constexpr PlanarKernel kKernel{"avx512", encode_any, decode_any, sample, count, kSigns, true};
+constexpr PlanarKernel kKernel{"avx512",   encode_any,   decode_any, sample,     count,
+                               fold_signs, unfold_signs, pack_low,   unpack_low, true};
 
 }  // namespace
 }  // namespace kvbm::codec

@@ -95,7 +95,8 @@ class Symbols {
 
 #include "codec/lossless/planar_signs.inc"
 
-constexpr PlanarKernel kKernel{"bmi2", encode_blocks, decode_blocks, sample_block, count_symbols, kSigns};
+constexpr PlanarKernel kKernel{"bmi2",     encode_blocks, decode_blocks, sample_block, count_symbols,
+                               fold_signs, unfold_signs,  pack_low,      unpack_low};
 
 }  // namespace
 }  // namespace kvbm::codec

@@ -64,16 +64,6 @@ struct PlanarEnds {
   uint32_t escapes = 0;
 };
 
-// Functions for elements with a coded sign (shape 17): planar_signs.inc. `bytes`: of whole blocks; `row_bytes`: of an
-// element at least.
-struct PlanarSigns {
-  // Returns false if an element does not fit; `out` (as long as `raw`, not overlapping) must not be used then.
-  bool (*fold)(Element element, const std::byte* raw, size_t bytes, size_t row_bytes, std::byte* out) noexcept;
-  void (*unfold)(Element element, std::byte* raw, size_t bytes, size_t row_bytes) noexcept;
-  void (*pack)(const std::byte* low, uint32_t blocks, std::byte* out) noexcept;
-  void (*unpack)(const std::byte* packed, uint32_t blocks, std::byte* out) noexcept;
-};
-
 struct PlanarKernel {
   const char* name;
   void (*encode)(const PlanarPlan& plan, const std::byte* raw, const PlanarPlaces& to, PlanarEnds& ends) noexcept;
@@ -84,7 +74,13 @@ struct PlanarKernel {
   // of it in counts[kClassEntries]. `symbols`: [row][channel], `channels` a multiple of 64.
   void (*count)(const uint8_t* symbols, uint32_t rows, uint32_t channels, const uint8_t* classes, uint8_t base,
                 uint32_t* counts) noexcept;
-  PlanarSigns signs;
+  // Functions for elements with a coded sign (shape 17): planar_signs.inc. `bytes`: of whole blocks; `row_bytes`: of an
+  // element at least. fold_signs() returns false if an element does not fit; `out` (as long as `raw`, not overlapping)
+  // must not be used then.
+  bool (*fold_signs)(Element element, const std::byte* raw, size_t bytes, size_t row_bytes, std::byte* out) noexcept;
+  void (*unfold_signs)(Element element, std::byte* raw, size_t bytes, size_t row_bytes) noexcept;
+  void (*pack_low)(const std::byte* low, uint32_t blocks, std::byte* out) noexcept;
+  void (*unpack_low)(const std::byte* packed, uint32_t blocks, std::byte* out) noexcept;
   bool takes_packed = false;  // decode() reads packed lower bytes in stored form
 };
 

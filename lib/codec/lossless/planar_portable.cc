@@ -143,7 +143,8 @@ class Symbols {
 
 #include "codec/lossless/planar_signs.inc"
 
-constexpr PlanarKernel kKernel{"portable", encode_blocks, decode_blocks, sample_block, count_symbols, kSigns};
+constexpr PlanarKernel kKernel{"portable", encode_blocks, decode_blocks, sample_block, count_symbols,
+                               fold_signs, unfold_signs,  pack_low,      unpack_low};
 
 }  // namespace
 

@@ -44,16 +44,12 @@ constexpr std::byte kPadding{kMiddle};
 constexpr uint32_t kMaxValues = kMaxLeafBytes / 2;
 constexpr uint32_t kMaxUnits = 4096;
 
-struct Scales {
-  float* anchor;
+// Parts of the workspace.
+struct Room {
+  float* anchor_scale;
   float* anchor_reciprocal;
   float* step;
   float* step_reciprocal;
-};
-
-// Parts of the workspace.
-struct Room {
-  Scales scales;
   float* base;      // the anchor of the current tokens, or zeros
   float* row;       // current values
   uint32_t* words;  // one per unit
@@ -79,7 +75,10 @@ struct Room {
       return taken;
     };
     const auto floats = [&] { return reinterpret_cast<float*>(take(kUnitFloats)); };
-    scales = {floats(), floats(), floats(), floats()};
+    anchor_scale = floats();
+    anchor_reciprocal = floats();
+    step = floats();
+    step_reciprocal = floats();
     base = floats();
     row = floats();
     words = reinterpret_cast<uint32_t*>(take(kUnitFloats));
@@ -97,23 +96,19 @@ struct Room {
 static_assert(Room::kBytes <= 512 * 1024);
 static_assert(kMaxScaleRow <= kMaxUnits);
 
-struct Counts {
-  uint32_t anchors = 0;  // values
-  uint32_t others = 0;   // values of the plane
-};
-
 // Calls row(first value, values, first unit, whether it is an anchor) for each row.
 template <class Row>
 void each_token(const ScaleMap& map, Row row) noexcept {
   each_row(map, [&](uint32_t at, uint32_t n, uint32_t unit, uint32_t r) { row(at, n, unit, r % kGroupTokens == 0); });
 }
 
-Counts count(const ScaleMap& map, const std::byte* direct) noexcept {
+// Counts the values that are anchors; all others are in the plane.
+uint32_t count_anchors(const ScaleMap& map, const std::byte* direct) noexcept {
   uint32_t anchors = 0;
   each_token(map, [&](uint32_t, uint32_t n, uint32_t unit, bool anchor) {
     for (uint32_t i = 0; anchor && i < n; ++i) anchors += direct[unit + i] == std::byte{0};
   });
-  return {anchors, map.values - anchors};
+  return anchors;
 }
 
 bool fits(const ScaleMap& map) noexcept { return !map.by_row && map.rows >= kFewestRows && map.units() <= kMaxUnits; }
@@ -145,7 +140,7 @@ float reciprocal_of(float scale) noexcept { return scale == 0 ? 0.0F : 1.0F / sc
 template <Element kElement>
 void make_anchors(const ScaleMap& map, const std::byte* raw, const Room& room, std::byte* scales) noexcept {
   const uint32_t units = map.units();
-  float* const most = room.scales.step;
+  float* const most = room.step;
   std::fill_n(most, units, 0.0F);
   each_token(map, [&](uint32_t at, uint32_t n, uint32_t unit, bool anchor) {
     if (!anchor) return;
@@ -157,15 +152,15 @@ void make_anchors(const ScaleMap& map, const std::byte* raw, const Room& room, s
   for (uint32_t u = 0; u < units; ++u) {
     const uint16_t bits = most[u] < kLeast ? uint16_t{0} : scale_bits(most[u] / kFull);
     store_le(scales + 2 * size_t{u}, bits);
-    room.scales.anchor[u] = scale_of(bits);
-    room.scales.anchor_reciprocal[u] = reciprocal_of(scale_of(bits));
+    room.anchor_scale[u] = scale_of(bits);
+    room.anchor_reciprocal[u] = reciprocal_of(scale_of(bits));
   }
   std::byte* anchors = room.anchors;
   each_token(map, [&](uint32_t at, uint32_t n, uint32_t unit, bool anchor) {
     if (!anchor) return;
     for (uint32_t i = 0; i < n; ++i) {
       const float x = read_value<kElement>(raw, at + i);
-      anchors[i] = static_cast<std::byte>(nearest(x * room.scales.anchor_reciprocal[unit + i]));
+      anchors[i] = static_cast<std::byte>(nearest(x * room.anchor_reciprocal[unit + i]));
     }
     anchors += n;
   });
@@ -207,7 +202,7 @@ template <Element kElement>
 }
 
 float anchor_value(const Room& room, std::byte q, uint32_t unit) noexcept {
-  return static_cast<float>(static_cast<int8_t>(q)) * room.scales.anchor[unit];
+  return static_cast<float>(static_cast<int8_t>(q)) * room.anchor_scale[unit];
 }
 
 // Determines the channels that are not differenced, and all steps.
@@ -215,8 +210,8 @@ template <Element kElement>
 void make_steps(const ScaleMap& map, const std::byte* raw, const Room& room, float bin, std::byte* steps,
                 std::byte* direct) noexcept {
   const uint32_t units = map.units();
-  float* const off = room.scales.step;
-  float* const most_off = room.scales.step_reciprocal;
+  float* const off = room.step;
+  float* const most_off = room.step_reciprocal;
   auto* const value = reinterpret_cast<float*>(room.words);
   auto* const most_value = reinterpret_cast<float*>(room.more_words);
   for (float* sums : {off, most_off, value, most_value}) std::fill_n(sums, units, 0.0F);
@@ -241,8 +236,8 @@ void make_steps(const ScaleMap& map, const std::byte* raw, const Room& room, flo
     const float step = std::max(mean * bin, (plain ? most_value[u] : most_off[u]) / kFull);
     const uint16_t bits = step < kLeast / kFull ? uint16_t{0} : scale_bits(step);
     store_le(steps + 2 * size_t{u}, bits);
-    room.scales.step[u] = scale_of(bits);
-    room.scales.step_reciprocal[u] = reciprocal_of(scale_of(bits));
+    room.step[u] = scale_of(bits);
+    room.step_reciprocal[u] = reciprocal_of(scale_of(bits));
   }
 }
 
@@ -255,7 +250,7 @@ void make_numbers(const ScaleMap& map, const std::byte* raw, const Room& room, s
     read_row<kElement>(raw + at * kElementBytes<kElement>, n, room.row);
     if (!anchor) {
       subtract_row(room.base, n, room.row);
-      number_row(room.row, room.scales.step_reciprocal + unit, n, numbers);
+      number_row(room.row, room.step_reciprocal + unit, n, numbers);
       numbers += n;
       return;
     }
@@ -263,7 +258,7 @@ void make_numbers(const ScaleMap& map, const std::byte* raw, const Room& room, s
       const bool direct = room.direct[unit + i] != std::byte{0};
       room.base[i] = direct ? 0.0F : anchor_value(room, all[i], unit + i);
       if (direct) {
-        *numbers++ = static_cast<std::byte>(nearest(room.row[i] * room.scales.step_reciprocal[unit + i]));
+        *numbers++ = static_cast<std::byte>(nearest(room.row[i] * room.step_reciprocal[unit + i]));
       } else {
         *anchors++ = all[i];
       }
@@ -281,11 +276,10 @@ void restore(const ScaleMap& map, const Room& room, const std::byte* anchors, st
       for (uint32_t i = 0; i < n; ++i) {
         const bool direct = room.direct[unit + i] != std::byte{0};
         room.base[i] = direct ? 0.0F : anchor_value(room, *anchors++, unit + i);
-        room.row[i] =
-            direct ? static_cast<float>(static_cast<int8_t>(*numbers++)) * room.scales.step[unit + i] : room.base[i];
+        room.row[i] = direct ? static_cast<float>(static_cast<int8_t>(*numbers++)) * room.step[unit + i] : room.base[i];
       }
     } else {
-      value_row(numbers, room.base, room.scales.step + unit, n, room.row);
+      value_row(numbers, room.base, room.step + unit, n, room.row);
       numbers += n;
     }
     write_row<kElement>(room.row, n, raw + at * kElementBytes<kElement>);
@@ -407,13 +401,14 @@ Result<Encoded> delta_encode(const LeafForm& form, ConstBytes raw, MutableBytes 
   });
   choose_delta_contexts(map, room, o + at.contexts);
   spread_delta_contexts(map, room, o + at.contexts);
-  const Counts counts = count(map, room.direct);
-  const size_t first_escape = at.anchors + counts.anchors;
-  const uint32_t escapes = write_symbols(room, counts.others, o + first_escape, raw.size() - first_escape);
+  const uint32_t anchors = count_anchors(map, room.direct);
+  const uint32_t others = map.values - anchors;
+  const size_t first_escape = at.anchors + anchors;
+  const uint32_t escapes = write_symbols(room, others, o + first_escape, raw.size() - first_escape);
   if (escapes == UINT32_MAX) return Encoded{};
   const size_t plane = first_escape + escapes;
-  const size_t bytes = encode_plane(symbol_kernel(), room.symbols, room.contexts, groups_of(counts.others),
-                                    room.streams, o + plane, raw.size() - plane);
+  const size_t bytes = encode_plane(symbol_kernel(), room.symbols, room.contexts, groups_of(others), room.streams,
+                                    o + plane, raw.size() - plane);
   const size_t end = round_up(plane + bytes, kCodedLeafUnit);
   if (bytes == 0 || end >= raw.size()) return Encoded{};
   std::memset(o + plane + bytes, 0, end - plane - bytes);
@@ -454,17 +449,18 @@ Status delta_decode(const Frame& frame, ConstBytes stored, MutableBytes raw, Wor
   const Room room(memory);
   const std::byte* const s = stored.data();
   unpack_direct(map.units(), s + at.direct, room.direct);
-  const Counts counts = count(map, room.direct);
+  const uint32_t anchors = count_anchors(map, room.direct);
+  const uint32_t others = map.values - anchors;
   const auto escapes = load_le<uint32_t>(s + kEscapesAt);
-  const uint64_t plane = uint64_t{at.anchors} + counts.anchors + escapes;
+  const uint64_t plane = uint64_t{at.anchors} + anchors + escapes;
   if (plane > stored.size()) return damaged("delta leaf: not as long as its form");
-  if (!read_scales(map.units(), s + at.anchor_scales, room.scales.anchor) ||
-      !read_scales(map.units(), s + at.steps, room.scales.step)) {
+  if (!read_scales(map.units(), s + at.anchor_scales, room.anchor_scale) ||
+      !read_scales(map.units(), s + at.steps, room.step)) {
     return damaged("delta leaf: impossible scale");
   }
   spread_delta_contexts(map, room, s + at.contexts);
-  if (!decode_plane(symbol_kernel(), stored.subspan(plane), room.contexts, groups_of(counts.others), room.symbols) ||
-      !read_symbols(room, counts.others, s + at.anchors + counts.anchors, escapes)) {
+  if (!decode_plane(symbol_kernel(), stored.subspan(plane), room.contexts, groups_of(others), room.symbols) ||
+      !read_symbols(room, others, s + at.anchors + anchors, escapes)) {
     return damaged("delta leaf: impossible plane");
   }
   with_element(map.element, [&]<Element kElement>() { restore<kElement>(map, room, s + at.anchors, raw.data()); });

@@ -63,14 +63,29 @@ struct Room {
   float* reciprocal;
   float* scale;
   std::byte* scratch;
+  // Parts of the scratch memory once the values are numbers.
+  std::byte* contexts;
+  std::byte* symbols;
+  std::byte* low;
+  std::byte* of_units;  // context of each scale
+  std::byte* streams;
+
+  static constexpr size_t kBytes = kDecodedBytes + kCodesBytes + 2 * kScalesBytes + kQuantizeScratch;
+
+  explicit Room(std::byte* at) noexcept
+      : decoded(at),
+        codes(decoded + kDecodedBytes),
+        reciprocal(reinterpret_cast<float*>(codes + kCodesBytes)),
+        scale(reinterpret_cast<float*>(codes + kCodesBytes + kScalesBytes)),
+        scratch(codes + kCodesBytes + 2 * kScalesBytes),
+        contexts(scratch),
+        symbols(contexts + kCodesBytes),
+        low(symbols + kCodesBytes),
+        of_units(low + kCodesBytes),
+        streams(of_units + kMaxUnits * sizeof(uint32_t)) {}
 };
-std::optional<Room> take_room(Workspace& workspace) noexcept {
-  std::byte* at = workspace.take(kDecodedBytes + kCodesBytes + 2 * kScalesBytes + kQuantizeScratch);
-  if (at == nullptr) return std::nullopt;
-  std::byte* const scales = at + kDecodedBytes + kCodesBytes;
-  return Room{at, at + kDecodedBytes, reinterpret_cast<float*>(scales), reinterpret_cast<float*>(scales + kScalesBytes),
-              scales + 2 * kScalesBytes};
-}
+static_assert(3 * kCodesBytes + kMaxUnits * sizeof(uint32_t) + plane_scratch(32768 / kSymbolGroup + 1) <=
+              kQuantizeScratch);
 
 // Returns a measure that the error of this map is proportional to: the mean of the squares of its maxima.
 double weight(const ScaleMap& map, const uint32_t* maxima) noexcept {
@@ -160,23 +175,6 @@ Sections sections_of(const ScaleMap& map, const Kind& kind) noexcept {
   return s;
 }
 
-// Layout of the scratch memory once the values are numbers.
-struct CodedRoom {
-  std::byte* contexts;
-  std::byte* symbols;
-  std::byte* low;
-  std::byte* of_units;  // context of each scale
-  std::byte* streams;
-  explicit CodedRoom(std::byte* scratch) noexcept
-      : contexts(scratch),
-        symbols(contexts + kCodesBytes),
-        low(symbols + kCodesBytes),
-        of_units(low + kCodesBytes),
-        streams(of_units + kMaxUnits * sizeof(uint32_t)) {}
-};
-static_assert(3 * kCodesBytes + kMaxUnits * sizeof(uint32_t) + plane_scratch(32768 / kSymbolGroup + 1) <=
-              kQuantizeScratch);
-
 // Splits numbers into their top four bits and the bits below, and back. Separate and without aliases, so that the
 // compiler can vectorise it.
 [[gnu::noinline]] void split(const std::byte* __restrict__ q, size_t n, uint32_t bits,
@@ -198,39 +196,37 @@ static_assert(3 * kCodesBytes + kMaxUnits * sizeof(uint32_t) + plane_scratch(327
   }
 }
 
-// Appends contexts, low bits and plane; returns the end of the leaf, or 0 if it would not be below `room`.
-size_t write_coded(const ScaleMap& map, const Kind& kind, const Sections& at, const std::byte* q, std::byte* scratch,
-                   std::byte* out, size_t room) noexcept {
-  const CodedRoom r(scratch);
+// Appends contexts, low bits and plane; returns the end of the leaf, or 0 if it would not be below `limit`.
+size_t write_coded(const ScaleMap& map, const Kind& kind, const Sections& at, const Room& room, std::byte* out,
+                   size_t limit) noexcept {
   const uint32_t groups = groups_of(map.values);
   const uint32_t low_bits = kind.bits - kCodedBits;
-  split(q, size_t{groups} * kQuantizeGroup, kind.bits, r.symbols);
+  split(room.codes, size_t{groups} * kQuantizeGroup, kind.bits, room.symbols);
   std::memset(out + at.contexts, 0, at.end - at.contexts);
-  choose_contexts(map, q, reinterpret_cast<uint32_t*>(r.of_units), out + at.contexts);
-  spread_contexts(map, out + at.contexts, r.of_units, r.contexts);
-  if (low_bits != 0) quantize_kernel().pack(q, groups, low_bits, out + at.codes);
+  choose_contexts(map, room.codes, reinterpret_cast<uint32_t*>(room.of_units), out + at.contexts);
+  spread_contexts(map, out + at.contexts, room.of_units, room.contexts);
+  if (low_bits != 0) quantize_kernel().pack(room.codes, groups, low_bits, out + at.codes);
   const size_t bytes =
-      encode_plane(symbol_kernel(), r.symbols, r.contexts, groups, r.streams, out + at.end, room - at.end);
+      encode_plane(symbol_kernel(), room.symbols, room.contexts, groups, room.streams, out + at.end, limit - at.end);
   const size_t end = round_up(at.end + bytes, kCodedLeafUnit);
-  if (bytes == 0 || end >= room) return 0;
+  if (bytes == 0 || end >= limit) return 0;
   std::memset(out + at.end + bytes, 0, end - at.end - bytes);
   return end;
 }
 
-bool read_coded(const ScaleMap& map, const Kind& kind, const Sections& at, ConstBytes stored, std::byte* scratch,
-                std::byte* q) noexcept {
-  const CodedRoom r(scratch);
+bool read_coded(const ScaleMap& map, const Kind& kind, const Sections& at, ConstBytes stored,
+                const Room& room) noexcept {
   const uint32_t groups = groups_of(map.values);
   const uint32_t low_bits = kind.bits - kCodedBits;
-  spread_contexts(map, stored.data() + at.contexts, r.of_units, r.contexts);
-  if (!decode_plane(symbol_kernel(), stored.subspan(at.end), r.contexts, groups, r.symbols)) return false;
+  spread_contexts(map, stored.data() + at.contexts, room.of_units, room.contexts);
+  if (!decode_plane(symbol_kernel(), stored.subspan(at.end), room.contexts, groups, room.symbols)) return false;
   const size_t n = size_t{groups} * kQuantizeGroup;
   if (low_bits != 0) {
-    quantize_kernel().unpack(stored.data() + at.codes, groups, low_bits, r.low);
+    quantize_kernel().unpack(stored.data() + at.codes, groups, low_bits, room.low);
   } else {
-    std::memset(r.low, 0, n);
+    std::memset(room.low, 0, n);
   }
-  join(r.symbols, r.low, n, kind.bits, q);
+  join(room.symbols, room.low, n, kind.bits, room.codes);
   return true;
 }
 
@@ -240,29 +236,30 @@ Result<Encoded> quantize_encode(const LeafForm& form, Mode mode, ConstBytes raw,
                                 Workspace& workspace) noexcept {
   const std::optional<Kind> kind = kind_of(mode);
   if (!kind || !is_float(form.element) || raw.size() % element_bytes(form.element) != 0) return Encoded{};
-  const std::optional<Room> room = take_room(workspace);
-  if (!room) return Status{Code::no_memory, "quantised leaf: no memory to work in"};
+  std::byte* const memory = workspace.take(Room::kBytes);
+  if (memory == nullptr) return Status{Code::no_memory, "quantised leaf: no memory to work in"};
+  const Room room(memory);
   ScaleMap map = map_of(form, raw.size());
   cut_heads(map);
-  auto* const maxima = reinterpret_cast<uint32_t*>(room->scratch);
+  auto* const maxima = reinterpret_cast<uint32_t*>(room.scratch);
   if (!choose_map(map, raw.data(), maxima, maxima + kMaxUnits)) return Encoded{};
   const Sections at = sections_of(map, *kind);
   if (at.end >= raw.size()) return Encoded{};
 
   std::memset(out.data() + at.contexts - kCodedLeafUnit, 0, kCodedLeafUnit);
-  make_scales(map.units(), maxima, kind->full, room->reciprocal, room->scale, out.data() + at.scales);
+  make_scales(map.units(), maxima, kind->full, room.reciprocal, room.scale, out.data() + at.scales);
   const bool in_place = kind->bits == 8 && !kind->coded;
-  std::byte* const codes = in_place ? out.data() + at.codes : room->codes;
+  std::byte* const codes = in_place ? out.data() + at.codes : room.codes;
   Sums sums;
   LeafHasher hash;
-  if (!quantize_kernel().quantize(map, kind->number, raw.data(), room->reciprocal, room->scale, codes, room->decoded,
-                                  room->scratch, hash, sums)) {
-    portable_quantize_kernel().quantize(map, kind->number, raw.data(), room->reciprocal, room->scale, codes,
-                                        room->decoded, room->scratch, hash, sums);
+  if (!quantize_kernel().quantize(map, kind->number, raw.data(), room.reciprocal, room.scale, codes, room.decoded,
+                                  room.scratch, hash, sums)) {
+    portable_quantize_kernel().quantize(map, kind->number, raw.data(), room.reciprocal, room.scale, codes, room.decoded,
+                                        room.scratch, hash, sums);
   }
   size_t end = at.end;
   if (kind->coded) {
-    end = write_coded(map, *kind, at, codes, room->scratch, out.data(), raw.size());
+    end = write_coded(map, *kind, at, room, out.data(), raw.size());
     if (end == 0) return Encoded{};
   } else if (!in_place) {
     std::memset(out.data() + at.end - kCodedLeafUnit, 0, kCodedLeafUnit);
@@ -299,23 +296,24 @@ Status quantize_decode(const Frame& frame, ConstBytes stored, MutableBytes raw, 
   if (kind->coded ? at.end > stored.size() : at.end != stored.size()) {
     return damaged("quantised leaf: not as long as its form");
   }
-  const std::optional<Room> room = take_room(workspace);
-  if (!room) return {Code::no_memory, "quantised leaf: no memory to work in"};
-  if (!read_scales(map.units(), stored.data() + at.scales, room->scale)) {
+  std::byte* const memory = workspace.take(Room::kBytes);
+  if (memory == nullptr) return {Code::no_memory, "quantised leaf: no memory to work in"};
+  const Room room(memory);
+  if (!read_scales(map.units(), stored.data() + at.scales, room.scale)) {
     return damaged("quantised leaf: impossible scale");
   }
   const std::byte* codes = stored.data() + at.codes;
   if (kind->coded) {
-    if (!read_coded(map, *kind, at, stored, room->scratch, room->codes)) {
+    if (!read_coded(map, *kind, at, stored, room)) {
       return damaged("quantised leaf: impossible plane");
     }
-    codes = room->codes;
+    codes = room.codes;
   } else if (kind->bits != 8) {
-    quantize_kernel().unpack(codes, groups_of(map.values), kind->bits, room->codes);
-    codes = room->codes;
+    quantize_kernel().unpack(codes, groups_of(map.values), kind->bits, room.codes);
+    codes = room.codes;
   }
-  if (!quantize_kernel().dequantize(map, kind->number, codes, room->scale, raw.data(), room->scratch)) {
-    portable_quantize_kernel().dequantize(map, kind->number, codes, room->scale, raw.data(), room->scratch);
+  if (!quantize_kernel().dequantize(map, kind->number, codes, room.scale, raw.data(), room.scratch)) {
+    portable_quantize_kernel().dequantize(map, kind->number, codes, room.scale, raw.data(), room.scratch);
   }
   return {};
 }

@@ -136,15 +136,15 @@ bool decode_plane(const SymbolKernel& kernel, ConstBytes plane, const std::byte*
     if (!build_context(code, c)) return false;
   }
   if (load_le<uint32_t>(plane.data() + kPlaneHeadBytes - 4) != 0) return false;
-  PlaneSource source;
+  PlaneStreams streams;
   uint64_t at = kPlaneHeadBytes;
   for (size_t l = 0; l < kCodeLevels; ++l) {
-    source.bits[l] = load_le<uint32_t>(plane.data() + code.length.size() / 2 + 4 * l);
-    source.data[l] = plane.data() + at;
-    at += (uint64_t{source.bits[l]} + 7) / 8;
+    streams.bits[l] = load_le<uint32_t>(plane.data() + code.length.size() / 2 + 4 * l);
+    streams.data[l] = const_cast<std::byte*>(plane.data() + at);
+    at += (uint64_t{streams.bits[l]} + 7) / 8;
     if (at + kPlaneSlack > plane.size()) return false;
   }
-  return kernel.decode(code, source, contexts, groups, symbols);
+  return kernel.decode(code, streams, contexts, groups, symbols);
 }
 
 namespace {
@@ -164,22 +164,22 @@ void encode(const SymbolCode& code, const std::byte* symbols, const std::byte* c
   }
 }
 
-bool decode(const SymbolCode& code, const PlaneSource& source, const std::byte* contexts, uint32_t groups,
+bool decode(const SymbolCode& code, const PlaneStreams& streams, const std::byte* contexts, uint32_t groups,
             std::byte* symbols) noexcept {
   std::array<uint32_t, kCodeLevels> at{};
   for (size_t i = 0; i < size_t{groups} * kSymbolGroup; ++i) {
     const auto context = static_cast<size_t>(contexts[i]);
     uint32_t read = 0;
     for (size_t l = 0; l < kCodeLevels; ++l) {  // a code that fills ends at the last level at the latest
-      if (at[l] >= source.bits[l]) return false;
-      read = read * 2 + (static_cast<uint32_t>(source.data[l][at[l] / 8]) >> at[l] % 8 & 1U);
+      if (at[l] >= streams.bits[l]) return false;
+      read = read * 2 + (static_cast<uint32_t>(streams.data[l][at[l] / 8]) >> at[l] % 8 & 1U);
       ++at[l];
       if (read >= code.limit[l][context]) continue;
       symbols[i] = static_cast<std::byte>(code.by_rank[context + static_cast<uint8_t>(read + code.offset[l][context])]);
       break;
     }
   }
-  return at == source.bits;
+  return at == streams.bits;
 }
 
 constexpr SymbolKernel kKernel{"portable", encode, decode};

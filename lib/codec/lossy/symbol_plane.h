@@ -35,13 +35,10 @@ struct SymbolCode {
   alignas(64) SymbolTable by_rank{};
 };
 
+// Streams of the levels, written by encode() and only read by decode().
 struct PlaneStreams {
-  std::array<std::byte*, kCodeLevels> data{};  // of each level
-  std::array<uint32_t, kCodeLevels> bits{};    // sizes
-};
-struct PlaneSource {
-  std::array<const std::byte*, kCodeLevels> data{};
-  std::array<uint32_t, kCodeLevels> bits{};  // largest sizes
+  std::array<std::byte*, kCodeLevels> data{};
+  std::array<uint32_t, kCodeLevels> bits{};  // sizes
 };
 
 struct SymbolKernel {
@@ -50,7 +47,7 @@ struct SymbolKernel {
   void (*encode)(const SymbolCode& code, const std::byte* symbols, const std::byte* contexts, uint32_t groups,
                  PlaneStreams& streams) noexcept;
   // False: the streams end before the symbols, or go on behind them. Each may be read kPlaneSlack bytes past its end.
-  bool (*decode)(const SymbolCode& code, const PlaneSource& source, const std::byte* contexts, uint32_t groups,
+  bool (*decode)(const SymbolCode& code, const PlaneStreams& streams, const std::byte* contexts, uint32_t groups,
                  std::byte* symbols) noexcept;
 };
 const SymbolKernel& portable_symbol_kernel() noexcept;

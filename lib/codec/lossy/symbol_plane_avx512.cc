@@ -49,7 +49,7 @@ void encode(const SymbolCode& code, const std::byte* symbols, const std::byte* c
   }
 }
 
-bool decode(const SymbolCode& code, const PlaneSource& source, const std::byte* contexts, uint32_t groups,
+bool decode(const SymbolCode& code, const PlaneStreams& streams, const std::byte* contexts, uint32_t groups,
             std::byte* symbols) noexcept {
   uint32_t at[kCodeLevels] = {};
   const __m512i by_rank = table_of(code.by_rank);
@@ -61,8 +61,8 @@ bool decode(const SymbolCode& code, const PlaneSource& source, const std::byte* 
     for (size_t l = 0; l < kCodeLevels && left != 0; ++l) {
       // Up to 64 bits from any bit. A stream that ended before a group is detected here, one that ends inside it at the
       // next group: at most 17 bytes are read behind it.
-      if (at[l] > source.bits[l]) return false;
-      const std::byte* const word = source.data[l] + at[l] / 8;
+      if (at[l] > streams.bits[l]) return false;
+      const std::byte* const word = streams.data[l] + at[l] / 8;
       const uint32_t shift = at[l] % 8;
       const uint64_t bits = load_le<uint64_t>(word) >> shift | static_cast<uint64_t>(load_le<uint8_t>(word + 8))
                                                                    << 1 << (63 - shift);
@@ -79,7 +79,7 @@ bool decode(const SymbolCode& code, const PlaneSource& source, const std::byte* 
     _mm512_storeu_si512(symbols + g * kSymbolGroup, found);
   }
   bool exact = true;
-  for (size_t l = 0; l < kCodeLevels; ++l) exact &= at[l] == source.bits[l];
+  for (size_t l = 0; l < kCodeLevels; ++l) exact &= at[l] == streams.bits[l];
   return exact;
 }
 

@@ -49,18 +49,6 @@ void get_array(const std::byte* at, std::array<uint8_t, N>& value) noexcept {
   std::memcpy(value.data(), at, N);
 }
 
-// A canonical, little-endian form of the 128-bit hash: low half first.
-struct Root {
-  uint64_t low = 0;
-  uint64_t high = 0;
-  bool operator==(const Root&) const = default;
-};
-
-Root root_of(const std::byte* head, size_t bytes) noexcept {
-  const XXH128_hash_t hash = XXH3_128bits(head, bytes);
-  return {hash.low64, hash.high64};
-}
-
 uint64_t checksum_of(const std::byte* header) noexcept { return XXH3_64bits(header, kRecordChecksumAt); }
 
 void write_header(const Header& h, std::byte* out) noexcept {
@@ -142,18 +130,18 @@ Leaf read_leaf(const std::byte* at) noexcept {
 }
 
 // Leaves lie one after the other without gaps, so order, overlap and sums are one running total.
-struct TableCheck {
-  uint16_t flags = 0;
+// Null if the table agrees with itself and with the header.
+const char* table_fault(const Header& h, const std::byte* table) noexcept {
+  const bool sealed = (h.flags & kSealed) != 0;
+  const uint64_t tag = sealed ? kSealTagBytes : 0;
   uint64_t stored = 0;
   uint64_t raw = 0;
-
-  const char* take(const Leaf& leaf) noexcept {
+  for (uint32_t i = 0; i < h.leaf_count; ++i) {
+    const Leaf leaf = read_leaf(table + kLeafEntryBytes * i);
     if (leaf.offset != stored) return "leaf table: a leaf does not start where the one before it ends";
     if (leaf.reserved != 0) return "leaf table: reserved field in use";
     if (leaf.codec > LeafCodec::delta) return "leaf table: unknown leaf codec";
     if (leaf.raw_bytes == 0 || leaf.raw_bytes > kMaxLeafBytes) return "leaf table: leaf empty or above 64 KiB";
-    const bool sealed = (flags & kSealed) != 0;
-    const uint64_t tag = sealed ? kSealTagBytes : 0;
     if (leaf.codec == LeafCodec::raw) {
       const uint64_t more = sealed ? kSealTagBytes + kSealedHashBytes : 0;
       if (leaf.stored_bytes != leaf.raw_bytes + more) return "leaf table: a raw leaf must be stored as it is";
@@ -162,19 +150,15 @@ struct TableCheck {
           (leaf.stored_bytes - tag) % kCodedLeafUnit != 0) {
         return "leaf table: a coded leaf of impossible length";
       }
-      if (leaf.codec >= LeafCodec::quantized && (flags & kLossy) == 0) {
+      if (leaf.codec >= LeafCodec::quantized && (h.flags & kLossy) == 0) {
         return "leaf table: a lossy leaf in a record that is not said to be lossy";
       }
     }
     stored += leaf.stored_bytes;
     raw += leaf.raw_bytes;
-    return nullptr;
   }
-
-  [[nodiscard]] const char* end(const Header& h) const noexcept {
-    return stored == h.stored_bytes && raw == h.raw_bytes ? nullptr : "leaf table: sums differ from the header";
-  }
-};
+  return stored == h.stored_bytes && raw == h.raw_bytes ? nullptr : "leaf table: sums differ from the header";
+}
 
 // The root hash is computed with its own field and the checksum as zero.
 bool root_matches(ConstBytes head) noexcept {
@@ -183,15 +167,14 @@ bool root_matches(ConstBytes head) noexcept {
   const size_t copied = head.size() <= kSmall ? head.size() : kHeaderBytes;
   std::memcpy(copy, head.data(), copied);
   std::memset(copy + kRecordRootHashAt, 0, kHeaderBytes - kRecordRootHashAt);
-  const Root said{load_le<uint64_t>(head.data() + kRecordRootHashAt),
-                  load_le<uint64_t>(head.data() + kRecordRootHashAt + 8)};
-  if (copied == head.size()) return said == root_of(copy, copied);
+  const XXH128_hash_t said{load_le<uint64_t>(head.data() + kRecordRootHashAt),
+                           load_le<uint64_t>(head.data() + kRecordRootHashAt + 8)};
+  if (copied == head.size()) return XXH128_isEqual(said, XXH3_128bits(copy, copied)) != 0;
   XXH3_state_t state;
   XXH3_128bits_reset(&state);
   XXH3_128bits_update(&state, copy, copied);
   XXH3_128bits_update(&state, head.data() + copied, head.size() - copied);
-  const XXH128_hash_t hash = XXH3_128bits_digest(&state);
-  return said == Root{hash.low64, hash.high64};
+  return XXH128_isEqual(said, XXH3_128bits_digest(&state)) != 0;
 }
 
 // Refuses malformed attributes when they are written and when they are read.
@@ -223,19 +206,15 @@ void put_leaf(MutableBytes out, uint32_t index, const Leaf& leaf) noexcept {
 Result<size_t> finish_head(const Header& header, MutableBytes out) {
   const auto refuse = [](const char* what) { return Status{Code::invalid_argument, what}; };
   if (const char* fault = header_fault(header)) return refuse(fault);
-  const size_t total = codec::head_bytes(header.leaf_count, header.attribute_bytes);
+  const size_t total = codec::head_bytes(header);
   if (out.size() < total) return refuse("record head: target too small");
-  const std::byte* at = out.data() + kHeaderBytes;
-  TableCheck check{header.flags};
-  for (uint32_t i = 0; i < header.leaf_count; ++i, at += kLeafEntryBytes) {
-    if (const char* fault = check.take(read_leaf(at))) return refuse(fault);
-  }
-  if (const char* fault = check.end(header)) return refuse(fault);
-  if (const char* fault = attribute_fault({at, header.attribute_bytes})) return refuse(fault);
+  if (const char* fault = table_fault(header, out.data() + kHeaderBytes)) return refuse(fault);
+  const ConstBytes attributes = ConstBytes(out).subspan(total - header.attribute_bytes, header.attribute_bytes);
+  if (const char* fault = attribute_fault(attributes)) return refuse(fault);
   write_header(header, out.data());
-  const Root root = root_of(out.data(), total);  // both its own field and the checksum are still zero
-  store_le(out.data() + kRecordRootHashAt, root.low);
-  store_le(out.data() + kRecordRootHashAt + 8, root.high);
+  const XXH128_hash_t root = XXH3_128bits(out.data(), total);  // both its own field and the checksum are still zero
+  store_le(out.data() + kRecordRootHashAt, root.low64);
+  store_le(out.data() + kRecordRootHashAt + 8, root.high64);
   store_le(out.data() + kRecordChecksumAt, checksum_of(out.data()));
   return total;
 }
@@ -257,7 +236,7 @@ uint64_t header_checksum(ConstBytes first_160_bytes) noexcept {
   return load_le<uint64_t>(first_160_bytes.data() + kRecordChecksumAt);
 }
 
-Result<HeaderPeek> peek_header(ConstBytes bytes) {
+Result<Header> peek_header(ConstBytes bytes) {
   if (bytes.size() < kHeaderBytes) return damaged("record header: cut short");
   const std::byte* in = bytes.data();
   if (load_le<uint32_t>(in + kRecordMagicAt) != kRecordMagic) return damaged("record header: no record here");
@@ -272,27 +251,21 @@ Result<HeaderPeek> peek_header(ConstBytes bytes) {
       load_le<uint64_t>(in + kRecordReserved128At) != 0) {
     return damaged("record header: reserved field in use");
   }
-  HeaderPeek peek{read_header(in), 0};
-  if (const char* fault = header_fault(peek.header)) return damaged(fault);
-  peek.head_bytes = static_cast<uint32_t>(codec::head_bytes(peek.header.leaf_count, peek.header.attribute_bytes));
-  return peek;
+  const Header header = read_header(in);
+  if (const char* fault = header_fault(header)) return damaged(fault);
+  return header;
 }
 
 Result<HeadView> HeadView::parse(ConstBytes bytes) {
-  Result<HeaderPeek> peek = peek_header(bytes);
-  if (!peek.ok()) return peek.status();
+  const Result<Header> header = peek_header(bytes);
+  if (!header.ok()) return header.status();
   HeadView view;
-  view.header_ = peek.value().header;
-  view.head_bytes_ = peek.value().head_bytes;
+  view.header_ = header.value();
+  view.head_bytes_ = codec::head_bytes(view.header_);
   if (bytes.size() < view.head_bytes_) return damaged("record head: cut short");
   view.table_ = bytes.subspan(kHeaderBytes, kLeafEntryBytes * view.header_.leaf_count);
   view.attributes_ = bytes.subspan(kHeaderBytes + view.table_.size(), view.header_.attribute_bytes);
-
-  TableCheck check{view.header_.flags};
-  for (uint32_t i = 0; i < view.header_.leaf_count; ++i) {
-    if (const char* fault = check.take(view.leaf(i))) return damaged(fault);
-  }
-  if (const char* fault = check.end(view.header_)) return damaged(fault);
+  if (const char* fault = table_fault(view.header_, view.table_.data())) return damaged(fault);
   if (const char* fault = attribute_fault(view.attributes_)) return damaged(fault);
   if (!root_matches(bytes.first(view.head_bytes_))) return damaged("record head: root hash differs");
   return view;

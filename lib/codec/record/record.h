@@ -71,6 +71,9 @@ struct Header {
 constexpr size_t head_bytes(uint32_t leaves, size_t attribute_bytes) noexcept {
   return kHeaderBytes + kLeafEntryBytes * leaves + attribute_bytes;
 }
+constexpr size_t head_bytes(const Header& header) noexcept {
+  return head_bytes(header.leaf_count, header.attribute_bytes);
+}
 
 // Attributes. Unknown tags are preserved and ignored. sealed: all others, enciphered; the only one in the head of a
 // sealed record.
@@ -127,11 +130,7 @@ class HeadView {
 };
 
 // The fixed 160 bytes only (recovery scans headers before it reads tables). Root hash not checked.
-struct HeaderPeek {
-  Header header;
-  uint32_t head_bytes = 0;
-};
-Result<HeaderPeek> peek_header(ConstBytes first_160_bytes);
+Result<Header> peek_header(ConstBytes first_160_bytes);
 // The checksum in a header, unique to its record (it covers the record id). Not checked.
 [[nodiscard]] uint64_t header_checksum(ConstBytes first_160_bytes) noexcept;
 

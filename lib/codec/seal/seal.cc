@@ -1,12 +1,8 @@
 #include "codec/seal/seal.h"
 
 #include <algorithm>
-#include <array>
 #include <cstring>
-#include <new>
 #include <string>
-
-#include "codec/seal/aes_gcm.h"
 
 namespace kvbm::codec {
 namespace {
@@ -14,9 +10,6 @@ namespace {
 static_assert(AesGcm::kTagBytes == kSealTagBytes);
 // First word of a nonce, so that a head's nonce never equals a leaf's.
 enum class Domain : uint32_t { leaf = 1, head = 2 };
-// Header fields 0 to 127 and the leaf's place: codec/README.md has the table.
-constexpr size_t kIdentityBytes = 128;
-constexpr size_t kPlaceBytes = 16;
 
 using Nonce = AesGcm::Nonce;
 
@@ -42,61 +35,49 @@ Status refused() { return {Code::internal, "libcrypto refuses to seal"}; }
 
 }  // namespace
 
-struct Sealer::State {
-  AesGcm gcm;
-  std::array<std::byte, kIdentityBytes + kPlaceBytes> associated{};
+void Sealer::place(const SealedLeaf& leaf) noexcept {
+  std::byte* const at = associated_.data() + kIdentityBytes;
+  store_le(at, leaf.index);
+  store_le(at + 4, leaf.raw_bytes);
+  store_le(at + 8, leaf.raw_offset);
+  store_le(at + 12, static_cast<uint16_t>(leaf.codec));
+}
 
-  void place(const SealedLeaf& leaf) noexcept {
-    std::byte* const at = associated.data() + kIdentityBytes;
-    store_le(at, leaf.index);
-    store_le(at + 4, leaf.raw_bytes);
-    store_le(at + 8, leaf.raw_offset);
-    store_le(at + 12, static_cast<uint16_t>(leaf.codec));
-  }
-  // Begins one message.
-  bool begin(const Nonce& nonce, AesGcm::Use use, ConstBytes first, ConstBytes second) noexcept {
-    return gcm.begin(nonce, use) && gcm.associate(first) && gcm.associate(second);
-  }
-  bool seal(const Nonce& nonce, ConstBytes first, ConstBytes second, ConstBytes body, ConstBytes more,
-            std::byte* out) noexcept {
-    return begin(nonce, AesGcm::Use::seal, first, second) && gcm.pass(body, out) && gcm.pass(more, out + body.size()) &&
-           gcm.finish(out + body.size() + more.size());
-  }
-  bool open(const Nonce& nonce, ConstBytes first, ConstBytes second, ConstBytes sealed, MutableBytes body,
-            MutableBytes more) noexcept {
-    const bool good = begin(nonce, AesGcm::Use::open, first, second) &&
-                      gcm.pass(sealed.first(body.size()), body.data()) &&
-                      gcm.pass(sealed.subspan(body.size(), more.size()), more.data()) &&
-                      gcm.verify(sealed.data() + body.size() + more.size());
-    if (good) return true;
-    std::fill(body.begin(), body.end(), std::byte{0});
-    std::fill(more.begin(), more.end(), std::byte{0});
-    return false;
-  }
-};
+// Begins one message.
+bool Sealer::begin(const Nonce& nonce, AesGcm::Use use, ConstBytes first, ConstBytes second) noexcept {
+  return gcm_.begin(nonce, use) && gcm_.associate(first) && gcm_.associate(second);
+}
+
+bool Sealer::encipher(const Nonce& nonce, ConstBytes first, ConstBytes second, ConstBytes body, ConstBytes more,
+                      std::byte* out) noexcept {
+  return begin(nonce, AesGcm::Use::seal, first, second) && gcm_.pass(body, out) && gcm_.pass(more, out + body.size()) &&
+         gcm_.finish(out + body.size() + more.size());
+}
+
+bool Sealer::decipher(const Nonce& nonce, ConstBytes first, ConstBytes second, ConstBytes sealed, MutableBytes body,
+                      MutableBytes more) noexcept {
+  const bool good = begin(nonce, AesGcm::Use::open, first, second) &&
+                    gcm_.pass(sealed.first(body.size()), body.data()) &&
+                    gcm_.pass(sealed.subspan(body.size(), more.size()), more.data()) &&
+                    gcm_.verify(sealed.data() + body.size() + more.size());
+  if (good) return true;
+  std::fill(body.begin(), body.end(), std::byte{0});
+  std::fill(more.begin(), more.end(), std::byte{0});
+  return false;
+}
 
 Status unknown_key(uint32_t key_id) {
   return {Code::mismatch, "a record sealed with a key that the key file lacks", "key id " + std::to_string(key_id)};
 }
 
-Sealer::Sealer() noexcept = default;
-Sealer::Sealer(Sealer&&) noexcept = default;
-Sealer& Sealer::operator=(Sealer&&) noexcept = default;
-Sealer::~Sealer() = default;
-
 Status Sealer::start(const KeyRing& ring, const Header& header) {
   if ((header.flags & kSealed) == 0) return {Code::invalid_argument, "a sealer for a record that is not sealed"};
   const Mac* const master = ring.key(header.key_id);
   if (master == nullptr) return unknown_key(header.key_id);
-  if (state_ == nullptr) {
-    auto state = std::unique_ptr<State>(new (std::nothrow) State);
-    if (state == nullptr) return {Code::no_memory, "no memory to seal with"};
-    if (Status opened = state->gcm.open(); !opened.ok()) return opened;
-    state_ = std::move(state);
-  }
+  if (Status opened = gcm_.open(); !opened.ok()) return opened;
   Mac of_namespace = derive(*master, "namespace", header.ns.bytes);
   Mac of_record = derive(of_namespace, "record", header.record_id);
-  const bool set = state_->gcm.set_key(of_record.data());
+  const bool set = gcm_.set_key(of_record.data());
   wipe(of_namespace.data(), of_namespace.size());
   wipe(of_record.data(), of_record.size());
   if (!set) return refused();
@@ -105,51 +86,51 @@ Status Sealer::start(const KeyRing& ring, const Header& header) {
   known.stored_bytes = 0;
   known.flags = static_cast<uint16_t>(known.flags & ~kLossy);
   const auto fields = header_fields(known);
-  std::copy_n(fields.begin(), kIdentityBytes, state_->associated.begin());
+  std::copy_n(fields.begin(), kIdentityBytes, associated_.begin());
   return {};
 }
 
 Status Sealer::seal(const SealedLeaf& leaf, ConstBytes body, ConstBytes more, MutableBytes out) noexcept {
-  if (state_ == nullptr) return {Code::wrong_state, "a sealer that was not started"};
+  if (!gcm_.is_open()) return {Code::wrong_state, "a sealer that was not started"};
   if (body.size() > kMaxLeafBytes || more.size() > kMaxLeafBytes ||
       out.size() != body.size() + more.size() + kSealTagBytes) {
     return {Code::invalid_argument, "a leaf to seal of the wrong length"};
   }
-  state_->place(leaf);
-  if (!state_->seal(nonce_of(Domain::leaf, leaf.index), state_->associated, {}, body, more, out.data())) {
+  place(leaf);
+  if (!encipher(nonce_of(Domain::leaf, leaf.index), associated_, {}, body, more, out.data())) {
     return refused();
   }
   return {};
 }
 
 Status Sealer::open(const SealedLeaf& leaf, ConstBytes sealed, MutableBytes body, MutableBytes more) noexcept {
-  if (state_ == nullptr) return {Code::wrong_state, "a sealer that was not started"};
+  if (!gcm_.is_open()) return {Code::wrong_state, "a sealer that was not started"};
   if (body.size() > kMaxLeafBytes || more.size() > kMaxLeafBytes ||
       sealed.size() != body.size() + more.size() + kSealTagBytes) {
     return {Code::damaged, "a sealed leaf of the wrong length"};
   }
-  state_->place(leaf);
-  if (!state_->open(nonce_of(Domain::leaf, leaf.index), state_->associated, {}, sealed, body, more)) {
+  place(leaf);
+  if (!decipher(nonce_of(Domain::leaf, leaf.index), associated_, {}, sealed, body, more)) {
     return {Code::damaged, "a sealed leaf that its tag does not fit"};
   }
   return {};
 }
 
 Status Sealer::seal_head(ConstBytes head, ConstBytes table, ConstBytes attributes, MutableBytes out) noexcept {
-  if (state_ == nullptr) return {Code::wrong_state, "a sealer that was not started"};
+  if (!gcm_.is_open()) return {Code::wrong_state, "a sealer that was not started"};
   if (attributes.size() > kMaxAttributeBytes || out.size() != attributes.size() + kSealTagBytes) {
     return {Code::invalid_argument, "a head to seal: wrong length"};
   }
-  if (!state_->seal(nonce_of(Domain::head, 0), head, table, attributes, {}, out.data())) return refused();
+  if (!encipher(nonce_of(Domain::head, 0), head, table, attributes, {}, out.data())) return refused();
   return {};
 }
 
 Status Sealer::open_head(ConstBytes head, ConstBytes table, ConstBytes sealed, MutableBytes attributes) noexcept {
-  if (state_ == nullptr) return {Code::wrong_state, "a sealer that was not started"};
+  if (!gcm_.is_open()) return {Code::wrong_state, "a sealer that was not started"};
   if (attributes.size() > kMaxAttributeBytes || sealed.size() != attributes.size() + kSealTagBytes) {
     return {Code::damaged, "a sealed head of the wrong length"};
   }
-  if (!state_->open(nonce_of(Domain::head, 0), head, table, sealed, attributes, {})) {
+  if (!decipher(nonce_of(Domain::head, 0), head, table, sealed, attributes, {})) {
     return {Code::damaged, "a sealed head that its tag does not fit"};
   }
   return {};

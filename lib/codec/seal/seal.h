@@ -8,6 +8,7 @@
 // key or namespace does not open.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <string_view>
@@ -17,6 +18,7 @@
 #include "base/crypto/hmac.h"
 #include "base/status.h"
 #include "codec/record/record.h"
+#include "codec/seal/aes_gcm.h"
 
 namespace kvbm::codec {
 
@@ -58,11 +60,6 @@ struct SealedLeaf {
 // Seals or opens one record after another. Thread: one at a time. Allocates at its first use only.
 class Sealer {
  public:
-  Sealer() noexcept;
-  Sealer(Sealer&&) noexcept;
-  Sealer& operator=(Sealer&&) noexcept;
-  ~Sealer();
-
   // `header`: of the sealed record; stored_bytes and kLossy may still be unknown. mismatch: the ring lacks the key id
   // (the text names it).
   Status start(const KeyRing& ring, const Header& header);
@@ -78,8 +75,19 @@ class Sealer {
   Status open_head(ConstBytes head, ConstBytes table, ConstBytes sealed, MutableBytes attributes) noexcept;
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  // Header fields 0 to 127, then the leaf's place: codec/README.md has the table.
+  static constexpr size_t kIdentityBytes = 128;
+  static constexpr size_t kPlaceBytes = 16;
+
+  void place(const SealedLeaf& leaf) noexcept;
+  [[nodiscard]] bool begin(const AesGcm::Nonce& nonce, AesGcm::Use use, ConstBytes first, ConstBytes second) noexcept;
+  [[nodiscard]] bool encipher(const AesGcm::Nonce& nonce, ConstBytes first, ConstBytes second, ConstBytes body,
+                              ConstBytes more, std::byte* out) noexcept;
+  [[nodiscard]] bool decipher(const AesGcm::Nonce& nonce, ConstBytes first, ConstBytes second, ConstBytes sealed,
+                              MutableBytes body, MutableBytes more) noexcept;
+
+  AesGcm gcm_;
+  std::array<std::byte, kIdentityBytes + kPlaceBytes> associated_{};
 };
 
 }  // namespace kvbm::codec

@@ -35,7 +35,7 @@ bool unchanged(ConstBytes place, const codec::HeadView& head) noexcept {
   std::byte now[codec::kHeaderBytes];
   snapshot(now, place.data(), sizeof now);
   const auto peek = codec::peek_header(now);
-  return peek.ok() && peek.value().header == head.header();
+  return peek.ok() && peek.value() == head.header();
 }
 
 Code wrong_bytes(const RecordPlace& place, const codec::HeadView& head) noexcept {
@@ -84,9 +84,10 @@ Code read_head(const RecordPlace& record, const Family& family, const Key& key, 
   if (!head.ok()) {
     // The header, which is checked by itself, gives the length of a longer one.
     const auto peek = codec::peek_header(room.first(codec::kHeaderBytes));
-    if (!peek.ok() || peek.value().head_bytes <= first || peek.value().head_bytes > place.size()) return Code::miss;
-    const size_t bytes = peek.value().head_bytes;
-    if (bytes > room.size()) return names(peek.value().header, family, key) ? Code::no_room : Code::miss;
+    if (!peek.ok()) return Code::miss;
+    const size_t bytes = codec::head_bytes(peek.value());
+    if (bytes <= first || bytes > place.size()) return Code::miss;
+    if (bytes > room.size()) return names(peek.value(), family, key) ? Code::no_room : Code::miss;
     snapshot(room.data() + first, place.data() + first, bytes - first);
     head = codec::HeadView::parse(room.first(bytes));
     if (!head.ok()) return Code::miss;

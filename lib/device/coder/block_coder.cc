@@ -80,7 +80,7 @@ Result<CoderRoom*> BlockCoder::enter(const StreamPoint* after, bool writes_outsi
 }
 
 Result<uint64_t> BlockCoder::encode(const codec::LeafForm& form, codec::Mode mode, const codec::StridedBytes& from,
-                                    const StreamPoint* after, MutableBytes out, codec::StreamWorkspace& workspace) {
+                                    const StreamPoint* after, MutableBytes out, codec::Workspace& workspace) {
   if (Status fits = codec::StreamWriter::check(form, from.bytes(), out.size()); !fits.ok()) return fits;
   if (Status s = reach(after); !s.ok()) return s;
   MutexLock lock(mutex_);
@@ -95,7 +95,7 @@ Result<uint64_t> BlockCoder::encode(const codec::LeafForm& form, codec::Mode mod
 }
 
 Status BlockCoder::decode(const codec::StreamView& stream, bool allow_lossy, const codec::StridedBytes& to,
-                          const StreamPoint* after, codec::StreamWorkspace& workspace) {
+                          const StreamPoint* after, codec::Workspace& workspace) {
   if (stream.info().lossy && !allow_lossy) {
     return {Code::not_permitted, "the coded buffer is lossy, and lossy bytes were not allowed"};
   }

@@ -39,11 +39,11 @@ class BlockCoder {
   //   invalid_argument: the stream's context was destroyed before it reached the point
   //   deadline: other work keeps the device longer than stall_ns; it may still read the runs until it has reached them
   Result<uint64_t> encode(const codec::LeafForm& form, codec::Mode mode, const codec::StridedBytes& from,
-                          const StreamPoint* after, MutableBytes out, codec::StreamWorkspace& workspace);
+                          const StreamPoint* after, MutableBytes out, codec::Workspace& workspace);
   // Decodes like codec::decode_runs(). With tier_disabled the runs may still be written to; with deadline none of it
   // has begun.
   Status decode(const codec::StreamView& stream, bool allow_lossy, const codec::StridedBytes& to,
-                const StreamPoint* after, codec::StreamWorkspace& workspace);
+                const StreamPoint* after, codec::Workspace& workspace);
 
  private:
   // Waits until the caller's stream has reached the point.

@@ -10,7 +10,7 @@
 namespace kvbm::device {
 
 BlockDecoding::BlockDecoding(const Device& device, CoderRoom& room, const codec::StridedBytes& to,
-                             codec::StreamWorkspace& workspace)
+                             codec::Workspace& workspace)
     : device_(device), room_(room), runs_(to.runs()), workspace_(workspace) {
   leaves_.reserve(CoderRoom::kLeaves);
   order_.reserve(CoderRoom::kLeaves);
@@ -46,7 +46,7 @@ Status BlockDecoding::take(const codec::StreamLeaf& leaf) {
     mine.way = CoderWay::none;
     done = codec::decode_stream_leaf(leaf, to, workspace_);
   } else if (mine.way == CoderWay::planes) {
-    done = codec::decode_planes(leaf.stored, {to, leaf.raw_bytes}, mine.element, workspace_.codec);
+    done = codec::decode_planes(leaf.stored, {to, leaf.raw_bytes}, mine.element, workspace_);
   } else {
     std::memcpy(to, leaf.stored.data(), leaf.stored.size());
   }

@@ -22,7 +22,7 @@ CoderWay way_of(const Device& device, const codec::LeafForm& form, codec::Mode m
 }  // namespace
 
 BlockEncoding::BlockEncoding(const Device& device, CoderRoom& room, const codec::LeafForm& form, codec::Mode mode,
-                             const codec::StridedBytes& from, MutableBytes out, codec::StreamWorkspace& workspace)
+                             const codec::StridedBytes& from, MutableBytes out, codec::Workspace& workspace)
     : room_(room),
       mode_(mode),
       runs_(from.runs()),
@@ -132,11 +132,11 @@ Status BlockEncoding::write(size_t i) {
 
 Status BlockEncoding::write_planes(size_t i) {
   const Leaf& leaf = leaves_[i];
-  std::byte* const to = workspace_.leaf.take(codec::encode_room(codec::kMaxLeafBytes));
+  std::byte* const to = workspace_.stage();
   if (to == nullptr) return {Code::no_memory, "no memory for the codec's work space"};
   const uint64_t hash = room_.result(i).hash;
   const auto made = codec::encode_planes(writer_.leaf_form(), {room_.landing() + leaf.coded_at, leaf.bytes}, hash,
-                                         {to, codec::encode_room(leaf.bytes)}, workspace_.codec);
+                                         {to, codec::encode_room(leaf.bytes)}, workspace_);
   if (!made.ok()) return made.status();
   if (made.value().codec == codec::LeafCodec::raw) return write_plain(i);
   writer_.put(made.value(), to, hash);

@@ -15,7 +15,7 @@ enum class CoderWay : uint8_t { none, quantized, planes, planar };
 class BlockEncoding {
  public:
   BlockEncoding(const Device& device, CoderRoom& room, const codec::LeafForm& form, codec::Mode mode,
-                const codec::StridedBytes& from, MutableBytes out, codec::StreamWorkspace& workspace);
+                const codec::StridedBytes& from, MutableBytes out, codec::Workspace& workspace);
   Result<uint64_t> run();
 
  private:
@@ -36,7 +36,7 @@ class BlockEncoding {
   const codec::Mode mode_;
   const std::vector<StridedRun>& runs_;
   codec::StreamWriter writer_;
-  codec::StreamWorkspace& workspace_;
+  codec::Workspace& workspace_;
   CoderWay way_ = CoderWay::none;
   size_t run_ = 0;      // the next to be gathered
   uint64_t begin_ = 0;  // first byte of the window that is not coded yet
@@ -46,8 +46,7 @@ class BlockEncoding {
 
 class BlockDecoding {
  public:
-  BlockDecoding(const Device& device, CoderRoom& room, const codec::StridedBytes& to,
-                codec::StreamWorkspace& workspace);
+  BlockDecoding(const Device& device, CoderRoom& room, const codec::StridedBytes& to, codec::Workspace& workspace);
   Status run(const codec::StreamView& stream);
 
  private:
@@ -68,7 +67,7 @@ class BlockDecoding {
   const Device& device_;
   CoderRoom& room_;
   const std::vector<StridedRun>& runs_;
-  codec::StreamWorkspace& workspace_;
+  codec::Workspace& workspace_;
   size_t run_ = 0;      // the next to be scattered
   uint64_t begin_ = 0;  // first byte of the window that is not scattered yet
   uint64_t held_ = 0;

@@ -84,15 +84,15 @@ Result<codec::HeadView> read_head(HostTier& host, SlotId slot) {
 
 bool lies_lossy(HostTier& host, SlotId slot) noexcept {
   if ((host.table().flags(slot) & kHasHead) == 0) return false;  // this process made the record, so it is lossless
-  const auto peek = codec::peek_header(ConstBytes(host.arena().head(slot)).first(codec::kHeaderBytes));
-  return peek.ok() && (peek.value().header.flags & codec::kLossy) != 0;
+  const auto header = codec::peek_header(ConstBytes(host.arena().head(slot)).first(codec::kHeaderBytes));
+  return header.ok() && (header.value().flags & codec::kLossy) != 0;
 }
 
 std::optional<codec::Position> position_of(HostTier& host, SlotId slot) noexcept {
   if ((host.table().flags(slot) & kHasHead) == 0) return std::nullopt;  // see publish_managed
   const ConstBytes head = host.arena().head(slot);
-  const auto peek = codec::peek_header(head.first(codec::kHeaderBytes));
-  if (!peek.ok() || (peek.value().header.flags & codec::kContentKey) == 0) return std::nullopt;
+  const auto header = codec::peek_header(head.first(codec::kHeaderBytes));
+  if (!header.ok() || (header.value().flags & codec::kContentKey) == 0) return std::nullopt;
   const MemoryWait no_error_path;  // a damaged head may make the parser allocate an error text
   const auto view = codec::HeadView::parse(head);
   return view.ok() ? codec::find_position(view.value().attributes()) : std::nullopt;

@@ -169,7 +169,7 @@ void Offloader::relieve(size_t wanted_slots, block::AccountId account) {
   for (wanted = std::min<uint32_t>(wanted, 64); wanted != 0;) {
     std::vector<SlotId> cold(wanted);
     // A block with children can be evicted once it is below, and must be if the ends of its chain are in use.
-    cold.resize(host_.table().select_cold(cold, host_.tick(), {account, write_back}));
+    cold.resize(host_.table().select_cold(cold, host_.tick(), account, write_back));
     std::vector<SlotId> clean;
     for (const SlotId slot : cold) {
       const bool there = (host_.table().flags(slot) & below) != 0;

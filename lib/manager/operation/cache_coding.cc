@@ -88,7 +88,7 @@ uint64_t plain_bytes(const Cache& cache, size_t part, size_t blocks) noexcept {
 }
 
 Result<uint64_t> encode_blocks(const BlockCoding& what, codec::Mode mode, MutableBytes out,
-                               codec::StreamWorkspace& workspace) {
+                               codec::Workspace& workspace) {
   if (codec::is_lossy(mode) && !codec::is_float(what.form.element)) {
     return Status(Code::invalid_argument, "lossy modes are for bf16, fp16 and fp32",
                   std::string(codec::mode_name(mode)) + " was asked for, the blocks hold " +
@@ -101,7 +101,7 @@ Result<uint64_t> encode_blocks(const BlockCoding& what, codec::Mode mode, Mutabl
 }
 
 Status decode_blocks(const BlockCoding& what, const codec::StreamView& stream, bool allow_lossy,
-                     codec::StreamWorkspace& workspace) {
+                     codec::Workspace& workspace) {
   const codec::StreamInfo& info = stream.info();
   const codec::StridedBytes to = bytes_of(what);
   if (info.raw_bytes != to.bytes()) {

@@ -36,10 +36,10 @@ Status check_coded_ids(const Cache& cache, size_t part, std::span<const uint32_t
 // a lossy mode for elements that have none; no_room: out is smaller than stream_room(); tier_disabled: the device was
 // lost.
 Result<uint64_t> encode_blocks(const BlockCoding& what, codec::Mode mode, MutableBytes out,
-                               codec::StreamWorkspace& workspace);
+                               codec::Workspace& workspace);
 // Decodes a stream into the blocks. invalid_argument: it holds another number of bytes; mismatch: the part holds other
 // elements; not_permitted; damaged.
 Status decode_blocks(const BlockCoding& what, const codec::StreamView& stream, bool allow_lossy,
-                     codec::StreamWorkspace& workspace);
+                     codec::Workspace& workspace);
 
 }  // namespace kvbm::manager

@@ -20,8 +20,8 @@ constexpr uint64_t kHeadRetryNs = 50'000;
 // Returns the head size of a held slot. A head that is not made yet will be one of opaque bytes.
 uint32_t head_bytes_of(HostTier& host, SlotId slot) noexcept {
   if ((host.table().flags(slot) & kHasHead) != 0) {
-    const auto peek = codec::peek_header(ConstBytes(host.arena().head(slot)).first(codec::kHeaderBytes));
-    return peek.ok() ? peek.value().head_bytes : 0;
+    const auto header = codec::peek_header(ConstBytes(host.arena().head(slot)).first(codec::kHeaderBytes));
+    return header.ok() ? static_cast<uint32_t>(codec::head_bytes(header.value())) : 0;
   }
   const uint64_t leaves = (host.table().payload_bytes(slot) + codec::kMaxLeafBytes - 1) / codec::kMaxLeafBytes;
   return static_cast<uint32_t>(codec::head_bytes(static_cast<uint32_t>(leaves), 0));

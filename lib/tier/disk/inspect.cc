@@ -62,7 +62,7 @@ void read_heads(File& file, const std::vector<Row>& rows, uint64_t most, CodingR
     auto got = file.read_now(place.head_page_at(), page.span());
     if (!got.ok() || got.value() < at + codec::kHeaderBytes) continue;
     const auto head = codec::peek_header(page.span().subspan(at, codec::kHeaderBytes));
-    if (head.ok() && head.value().header.key == row.key) count_coding(head.value().header, out);
+    if (head.ok() && head.value().key == row.key) count_coding(head.value(), out);
   }
 }
 

@@ -65,10 +65,10 @@ Result<Candidate> record_at(Window& window, const SegmentLife& life, uint64_t of
   auto first = window.at(offset, kHeadUnit);
   if (!first.ok()) return first.status();
   if (first.value().empty()) return out;
-  auto peek = codec::peek_header(first.value().first(codec::kHeaderBytes));
+  const auto peek = codec::peek_header(first.value().first(codec::kHeaderBytes));
   if (!peek.ok()) return out;
-  const uint32_t head_bytes = peek.value().head_bytes;
-  const codec::Header header = peek.value().header;
+  const codec::Header& header = peek.value();
+  const auto head_bytes = static_cast<uint32_t>(codec::head_bytes(header));
   if (header.stored_bytes > life.segment_bytes || (shares && !may_share(head_bytes, header.stored_bytes))) return out;
   auto area = window.at(offset, shares ? kHeadUnit : head_area(head_bytes));
   if (!area.ok()) return area.status();

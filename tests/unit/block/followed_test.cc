@@ -127,7 +127,7 @@ TEST(Followed, are_selected_to_be_written_down_where_nothing_else_is_and_go_afte
   const auto slots = hold_end(*table, 4);
   std::vector<SlotId> cold(4);
   EXPECT_EQ(table->select_cold(cold, 2), 0U);
-  cold.resize(table->select_cold(cold, 2, {.account = kSharedAccount, .followed = true}));
+  cold.resize(table->select_cold(cold, 2, kSharedAccount, true));
   ASSERT_EQ(cold.size(), 3U);
   for (size_t i = 0; i < 3; ++i) EXPECT_EQ(table->identity(cold[i]).key, key_of(i)) << "parents first";
   for (size_t i = 0; i < 2; ++i) table->set_flags(cold[i], kBelow);

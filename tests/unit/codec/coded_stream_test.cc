@@ -31,7 +31,7 @@ Made encode(const LeafForm& form, Mode mode, ConstBytes raw, size_t misaligned =
   Made made;
   made.room.resize(stream_room(form, raw.size()) + 128);
   auto* at = reinterpret_cast<std::byte*>(round_up(reinterpret_cast<uintptr_t>(made.room.data()), 64)) + misaligned;
-  StreamWorkspace workspace;
+  Workspace workspace;
   const auto bytes = encode_stream(form, mode, raw, {at, stream_room(form, raw.size())}, workspace);
   EXPECT_TRUE(bytes.ok()) << bytes.status().message();
   if (bytes.ok()) made.stream = {at, bytes.value()};
@@ -42,7 +42,7 @@ Status decode(ConstBytes stream, std::vector<std::byte>& out, bool allow_lossy =
   const auto view = StreamView::parse(stream);
   if (!view.ok()) return view.status();
   out.assign(view.value().info().raw_bytes, std::byte{0xEE});
-  StreamWorkspace workspace;
+  Workspace workspace;
   return view.value().decode(allow_lossy, out, workspace);
 }
 
@@ -57,7 +57,7 @@ constexpr LeafForm kForms[] = {{},
 constexpr Mode kModes[] = {Mode::off, Mode::fast, Mode::standard, Mode::max, Mode::zstd};
 
 TEST(CodedStream, gives_back_every_byte_of_any_size_and_form) {
-  StreamWorkspace workspace;
+  Workspace workspace;
   for (const size_t bytes : {0, 1, 63, 64, 65, 127, 4096, 65535, 65536, 65537, 300'000}) {
     auto raw = bf16_like(bytes / 2 + 1, bytes);
     raw.resize(bytes);
@@ -176,7 +176,7 @@ TEST(CodedStream, noise_in_whole_leaves_grows_by_24_bytes_each) {
 TEST(CodedStream, needs_its_room) {
   const auto raw = bf16_like(5000, 8);
   std::vector<std::byte> out(stream_room({}, raw.size()) - 1);
-  StreamWorkspace workspace;
+  Workspace workspace;
   EXPECT_EQ(encode_stream({}, Mode::zstd, raw, out, workspace).status().code(), Code::no_room);
   const Made made = encode({}, Mode::zstd, raw);
   std::vector<std::byte> small(raw.size() - 1);

@@ -101,8 +101,8 @@ TEST(Record, header_alone_tells_how_long_the_head_is) {
   const Sample s = make_sample(200000);
   const auto peek = peek_header(ConstBytes(s.head).first(kHeaderBytes));
   ASSERT_TRUE(peek.ok());
-  EXPECT_EQ(s.header, peek.value().header);
-  EXPECT_EQ(s.head.size(), peek.value().head_bytes);
+  EXPECT_EQ(s.header, peek.value());
+  EXPECT_EQ(s.head.size(), head_bytes(peek.value()));
 }
 
 TEST(Record, refuses_to_write_what_it_would_not_read) {

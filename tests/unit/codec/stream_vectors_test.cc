@@ -54,7 +54,7 @@ TEST(StreamVectors, decode_to_what_they_were_with_every_kernel) {
       EXPECT_EQ(info.lossy, item.at("lossy").get<bool>()) << name;
       EXPECT_EQ(info.form.row, item.at("row").get<uint32_t>()) << name;
       std::vector<std::byte> out(info.raw_bytes);
-      StreamWorkspace workspace;
+      Workspace workspace;
       const Status done = view.value().decode(info.lossy, out, workspace);
       if (done.code() == Code::unsupported && !has_zstd()) continue;
       ASSERT_TRUE(done.ok()) << name << " with " << kernel << ": " << done.message();
@@ -72,7 +72,7 @@ TEST(StreamVectors, refuse_what_must_be_refused) {
   for (const auto& item : all.at("refused")) {
     const auto coded = from_hex(item.at("coded"));
     const auto view = StreamView::parse(coded);
-    StreamWorkspace workspace;
+    Workspace workspace;
     std::vector<std::byte> out(view.ok() ? view.value().info().raw_bytes : 0);
     const Status done = view.ok() ? view.value().decode(true, out, workspace) : view.status();
     EXPECT_EQ(static_cast<int>(done.code()), item.at("status").get<int>()) << item.at("name");

@@ -172,7 +172,7 @@ class BlockCoderTest : public ::testing::Test {
   std::byte* pages_ = nullptr;
   std::byte* other_ = nullptr;
   test::FakeCuda::Left before_;
-  codec::StreamWorkspace workspace_;
+  codec::Workspace workspace_;
 };
 
 struct Case {

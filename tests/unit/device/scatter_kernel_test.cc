@@ -151,7 +151,9 @@ TEST(ScatterKernel, every_arrangement_of_engines_comes_back) {
       Pages pages = make_pages(form, shape, blocks, random);
       std::vector<layout::BlockId> ids;
       for (uint32_t u = 0; u < shape.units(); ++u) ids.push_back(static_cast<layout::BlockId>(blocks - 1 - u));
-      const auto plan = layout::RecordPlan::make(pages.arrangement, shape, ids).value();
+      const auto run_of = [&](const layout::LeafExtent& leaf) {
+        return layout::plan_leaf(pages.arrangement, leaf, ids[leaf.unit]);
+      };
       const std::vector<std::vector<std::byte>> before = pages.memory;
       const auto wrong = static_cast<uint32_t>(random.below(shape.leaf_count()));
       std::vector<LeafJob> jobs;
@@ -159,7 +161,7 @@ TEST(ScatterKernel, every_arrangement_of_engines_comes_back) {
       for (uint32_t i = 0; i < shape.leaf_count(); ++i) {
         const layout::LeafExtent leaf = shape.leaf(i);
         hashes.push_back(codec::leaf_hash_reference(ConstBytes(record).subspan(leaf.offset, leaf.bytes)));
-        jobs.push_back(leaf_job(plan.run(i), record.data() + leaf.offset, true, hashes.back() + (i == wrong ? 1 : 0)));
+        jobs.push_back(leaf_job(run_of(leaf), record.data() + leaf.offset, true, hashes.back() + (i == wrong ? 1 : 0)));
       }
       Launch launch;
       launch.options.order_seed = f;
@@ -171,7 +173,7 @@ TEST(ScatterKernel, every_arrangement_of_engines_comes_back) {
       for (uint32_t i = 0; i < shape.leaf_count(); ++i) {
         ASSERT_EQ(r.hashes[i], hashes[i]);
         ASSERT_EQ(r.good[i], i == wrong ? 0 : 1);
-        const StridedRun run = plan.run(i);
+        const StridedRun run = run_of(shape.leaf(i));
         scattered(run, record.data() + shape.leaf(i).offset);
         if (i == wrong) overwrite(run, std::byte{0xFF});
       }

@@ -124,7 +124,7 @@ TEST(Admission, frequency_forgets_old_uses_and_after_uses_does_not) {
 
 TEST(Admission, all_and_on_eviction_admit_everything_and_bad_names_and_uses_make_none) {
   EXPECT_TRUE(make_admission("all", {})->admits(1));
-  EXPECT_TRUE(make_admission("on_eviction", {})->on_eviction());
+  EXPECT_TRUE(make_admission("on_eviction", {})->admits(1));
   EXPECT_EQ(make_admission("some", {}), nullptr);
   EXPECT_EQ(make_admission("after_uses", {.capacity = 64, .uses = 16}), nullptr);
 }
