@@ -39,7 +39,7 @@ KVBM_FUZZ_TARGET(wire) {
   check<NodeStatus>(body);
   check<Invalidate>(body);
   check<Failed>(body);
-  check<Plain>(body);
+  check<Head>(body);
   return 0;
 }
 

@@ -247,7 +247,7 @@ void LinkRequests::abandon(uint64_t id, Operation& op, Code code) {
   op.unresolved = 0;
   if (op.kind == Kind::fetch && ended_ == Code::ok && limit_ != 0) {
     for (const uint64_t request : op.requests)
-      send(wire::encode(wire::Plain{wire::Type::cancel, request, 0}, outlet_.body()));
+      send(wire::encode(wire::Head{wire::Type::cancel, request}, outlet_.body()));
   }
   finish(id);
 }

@@ -112,7 +112,7 @@ Status LinkRequests::take_small(const wire::Head& head, ConstBytes body) {
   Operation* op = asked == nullptr ? nullptr : operations_.get(asked->operation);
   wire::NodeStatus status;
   wire::Granted granted;
-  wire::Plain plain;
+  wire::Head plain;
   Status decoded;
   Kind kind = Kind::status;
   Code code = Code::ok;

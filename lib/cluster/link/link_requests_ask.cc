@@ -124,7 +124,7 @@ bool LinkRequests::issue_offer(uint64_t id, Operation& op) {
 bool LinkRequests::issue_small(uint64_t id, Operation& op) {
   const uint64_t request = add_request(id, op, 0, 1);
   if (op.kind == Kind::status) {
-    send(wire::encode(wire::Plain{wire::Type::ask_status, request, 0}, outlet_.body()));
+    send(wire::encode(wire::Head{wire::Type::ask_status, request}, outlet_.body()));
   } else if (op.kind == Kind::renew) {
     op.renew.request = request;
     send(wire::encode(op.renew, outlet_.body()));

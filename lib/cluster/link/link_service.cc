@@ -14,7 +14,7 @@ LinkService::~LinkService() {
 }
 
 Status LinkService::take(const wire::Head& head, ConstBytes body) {
-  wire::Plain plain;
+  wire::Head plain;
   switch (head.type) {
     case wire::Type::find:
       return take_find(body);
@@ -235,7 +235,7 @@ void LinkService::close_item(uint64_t id) {
 }
 
 Status LinkService::take_cancel(ConstBytes body) {
-  wire::Plain m;
+  wire::Head m;
   if (Status status = wire::decode(body, m); !status.ok()) return status;
   uint64_t id = 0;
   serving_.each([&](uint64_t at, Serving& serving) {
@@ -372,7 +372,7 @@ void LinkService::epochs_taken(const std::vector<EpochWord>& words, std::vector<
 
 void LinkService::answer_invalidate(uint64_t request, Code code) {
   const auto failed = static_cast<uint32_t>(code == Code::ok ? 0 : -static_cast<int32_t>(code));
-  outlet_.commit(wire::encode(wire::Plain{wire::Type::invalidated, request, failed}, outlet_.body()));
+  outlet_.commit(wire::encode(wire::Head{wire::Type::invalidated, request, failed}, outlet_.body()));
 }
 
 Status LinkService::take_offer(ConstBytes body, std::vector<Offered>& out, wire::Offer& m) {

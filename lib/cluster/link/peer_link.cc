@@ -134,13 +134,13 @@ void PeerLink::writable() {
 }
 
 void PeerLink::send_plain(wire::Type type, uint64_t request, uint32_t count) {
-  commit(wire::encode(wire::Plain{type, request, count}, body()));
+  commit(wire::encode(wire::Head{type, request, count}, body()));
 }
 
 Status PeerLink::dispatch(ConstBytes body) {
   const auto head = wire::peek(body);
   if (!head.ok()) return head.status();
-  wire::Plain plain;
+  wire::Head plain;
   switch (head.value().type) {
     case wire::Type::find:
     case wire::Type::fetch:

@@ -45,10 +45,11 @@ enum class Type : uint8_t {
   session = 64       // for cluster/session: the body is its own
 };
 
+// The head of a message; the whole body of ping, pong, ask_status, cancel, invalidated and bye.
 struct Head {
   Type type = Type::ping;
-  uint32_t count = 0;    // items
   uint64_t request = 0;  // names a request and its answers, per connection and requesting side; 0 if there is no answer
+  uint32_t count = 0;    // items; of invalidated, a Code, negated
 };
 
 // A record's identity: its family is an index into the families of the same message.
@@ -175,13 +176,6 @@ struct Failed {
   uint32_t first = 0;  // the part, for a find
 };
 
-// ping, pong, ask_status, cancel, invalidated and bye have a head only; count is bye's reason (a Code, negated).
-struct Plain {
-  Type type = Type::ping;
-  uint64_t request = 0;
-  uint32_t count = 0;
-};
-
 // Sizes of the items of messages, and the largest numbers of items: with kMaxFamiliesPerMessage families these fit one
 // message.
 inline constexpr size_t kFindItemBytes = 20;
@@ -208,7 +202,7 @@ size_t encode(const Release& m, MutableBytes out) noexcept;
 size_t encode(const NodeStatus& m, MutableBytes out) noexcept;
 size_t encode(const Invalidate& m, MutableBytes out) noexcept;
 size_t encode(const Failed& m, MutableBytes out) noexcept;
-size_t encode(const Plain& m, MutableBytes out) noexcept;
+size_t encode(const Head& m, MutableBytes out) noexcept;
 
 // Returns the head of any body; damaged if it is none, unsupported for an unknown type.
 Result<Head> peek(ConstBytes body);
@@ -226,6 +220,6 @@ Status decode(ConstBytes body, Release& out);
 Status decode(ConstBytes body, NodeStatus& out);
 Status decode(ConstBytes body, Invalidate& out);
 Status decode(ConstBytes body, Failed& out);
-Status decode(ConstBytes body, Plain& out);
+Status decode(ConstBytes body, Head& out);
 
 }  // namespace kvbm::cluster::wire

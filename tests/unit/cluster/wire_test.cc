@@ -98,7 +98,7 @@ TEST(Wire, every_message_comes_back_as_it_was) {
   check(Invalidate{5, NamespaceId{{1, 2, 3}}, 4});
   check(Failed{5, -202, 2048});
   for (const Type t : {Type::ping, Type::pong, Type::ask_status, Type::cancel, Type::invalidated, Type::bye}) {
-    check(Plain{t, 99, 1});
+    check(Head{t, 99, 1});
   }
 }
 
@@ -150,7 +150,7 @@ TEST(Wire, wanted_items_rise) {
 }
 
 TEST(Wire, unknown_types_are_told_from_damage) {
-  Bytes body = bytes_of(Plain{Type::ping, 1, 0});
+  Bytes body = bytes_of(Head{Type::ping, 1, 0});
   body[0] = std::byte{40};
   EXPECT_EQ(peek(body).status().code(), Code::unsupported);
   body[1] = std::byte{1};
