@@ -33,8 +33,7 @@ KVBM_FUZZ_TARGET(wire) {
   check<Fetched>(body);
   check<Offer>(body);
   check<Want>(body);
-  check<Renew>(body);
-  check<Granted>(body);
+  check<Lease>(body);
   check<Release>(body);
   check<NodeStatus>(body);
   check<Invalidate>(body);

@@ -71,7 +71,7 @@ class LinkRequests {
     std::unique_ptr<OfferBatch> offer;
     std::vector<Item> items;         // of a fetch
     std::vector<uint64_t> requests;  // not answered yet
-    wire::Renew renew;
+    wire::Lease renew;
     wire::Invalidate invalidate;
     uint64_t lease = 0;
     Code code = Code::ok;

@@ -111,7 +111,7 @@ Status LinkRequests::take_small(const wire::Head& head, ConstBytes body) {
   const Request* asked = requests_.get(head.request);
   Operation* op = asked == nullptr ? nullptr : operations_.get(asked->operation);
   wire::NodeStatus status;
-  wire::Granted granted;
+  wire::Lease granted;
   wire::Head plain;
   Status decoded;
   Kind kind = Kind::status;

@@ -298,7 +298,7 @@ Status LinkService::take_release(ConstBytes body) {
 }
 
 Status LinkService::take_renew(ConstBytes body) {
-  wire::Renew m;
+  wire::Lease m;
   if (Status status = wire::decode(body, m); !status.ok()) return status;
   const auto found = leases_.find(m.lease);
   uint64_t granted = 0;
@@ -309,7 +309,7 @@ Status LinkService::take_renew(ConstBytes body) {
     found->second.until_ns = now + granted;
     next_deadline_ = std::min(next_deadline_, found->second.until_ns);
   }
-  outlet_.commit(wire::encode(wire::Granted{m.request, m.lease, granted}, outlet_.body()));
+  outlet_.commit(wire::encode(wire::Lease{wire::Type::granted, m.request, m.lease, granted}, outlet_.body()));
   return {};
 }
 

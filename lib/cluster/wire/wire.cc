@@ -33,36 +33,22 @@ Result<Head> peek(ConstBytes body) {
 }
 
 // renew, granted: head | u64 lease, u64 lease_ns
-size_t encode(const Renew& m, MutableBytes out) noexcept {
-  Writer w(out, kHeadBytes + 16, Type::renew, 0, m.request);
+size_t encode(const Lease& m, MutableBytes out) noexcept {
+  Writer w(out, kHeadBytes + 16, m.type, 0, m.request);
   if (!w.fits()) return 0;
   w.put(m.lease);
   w.put(m.lease_ns);
   return w.bytes();
 }
 
-Status decode(ConstBytes body, Renew& out) {
+Status decode(ConstBytes body, Lease& out) {
+  const auto said = peek(body);
+  const bool renews = said.ok() && said.value().type == Type::renew;
   Head head;
-  Reader r(body, Type::renew, head);
+  Reader r(body, renews ? Type::renew : Type::granted, head);
   r.no_items(head);
-  out = {head.request, r.get<uint64_t>(), r.get<uint64_t>()};
-  return r.end("peer: a request for a lease is damaged");
-}
-
-size_t encode(const Granted& m, MutableBytes out) noexcept {
-  Writer w(out, kHeadBytes + 16, Type::granted, 0, m.request);
-  if (!w.fits()) return 0;
-  w.put(m.lease);
-  w.put(m.lease_ns);
-  return w.bytes();
-}
-
-Status decode(ConstBytes body, Granted& out) {
-  Head head;
-  Reader r(body, Type::granted, head);
-  r.no_items(head);
-  out = {head.request, r.get<uint64_t>(), r.get<uint64_t>()};
-  return r.end("peer: the answer about a lease is damaged");
+  out = {head.type, head.request, r.get<uint64_t>(), r.get<uint64_t>()};
+  return r.end("peer: a message about a lease is damaged");
 }
 
 // release: head | u64 lease ...

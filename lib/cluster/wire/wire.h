@@ -141,15 +141,11 @@ struct Want {
   std::vector<uint32_t> items;  // indexes in the offer, ascending
 };
 
-struct Renew {
+struct Lease {
+  Type type = Type::renew;  // or granted
   uint64_t request = 0;
   uint64_t lease = 0;
-  uint64_t lease_ns = 0;
-};
-struct Granted {
-  uint64_t request = 0;
-  uint64_t lease = 0;
-  uint64_t lease_ns = 0;  // 0 = it has ended
+  uint64_t lease_ns = 0;  // granted: 0 = it has ended
 };
 struct Release {
   std::vector<uint64_t> leases;
@@ -196,8 +192,7 @@ size_t encode(const Fetch& m, MutableBytes out) noexcept;
 size_t encode(const Fetched& m, MutableBytes out) noexcept;
 size_t encode(const Offer& m, MutableBytes out) noexcept;
 size_t encode(const Want& m, MutableBytes out) noexcept;
-size_t encode(const Renew& m, MutableBytes out) noexcept;
-size_t encode(const Granted& m, MutableBytes out) noexcept;
+size_t encode(const Lease& m, MutableBytes out) noexcept;
 size_t encode(const Release& m, MutableBytes out) noexcept;
 size_t encode(const NodeStatus& m, MutableBytes out) noexcept;
 size_t encode(const Invalidate& m, MutableBytes out) noexcept;
@@ -214,8 +209,7 @@ Status decode(ConstBytes body, Fetch& out);
 Status decode(ConstBytes body, Fetched& out);
 Status decode(ConstBytes body, Offer& out);
 Status decode(ConstBytes body, Want& out);
-Status decode(ConstBytes body, Renew& out);
-Status decode(ConstBytes body, Granted& out);
+Status decode(ConstBytes body, Lease& out);
 Status decode(ConstBytes body, Release& out);
 Status decode(ConstBytes body, NodeStatus& out);
 Status decode(ConstBytes body, Invalidate& out);

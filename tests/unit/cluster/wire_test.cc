@@ -91,8 +91,8 @@ TEST(Wire, every_message_comes_back_as_it_was) {
   check(Fetched{5, {{1, -400, 0, 0}, {2, -402, 300, 1 << 20}}});
   check(s.offer(3, 2));
   check(Want{5, {0, 2, 3}});
-  check(Renew{5, 6, 7});
-  check(Granted{5, 6, 7});
+  check(Lease{Type::renew, 5, 6, 7});
+  check(Lease{Type::granted, 5, 6, 7});
   check(Release{{1, 2, 3}});
   check(NodeStatus{5, 1, 2, 3, 4, 6});
   check(Invalidate{5, NamespaceId{{1, 2, 3}}, 4});
