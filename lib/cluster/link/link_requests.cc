@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <new>
 
+#include "cluster/link/peer_link.h"
 #include "codec/coded/coded_record.h"
 
 namespace kvbm::cluster {
@@ -116,7 +117,7 @@ bool LinkRequests::cancel(uint64_t operation) {
 
 void LinkRequests::begin(uint32_t peer_limit) { limit_ = std::max(1U, std::min(host_.limits.requests, peer_limit)); }
 
-void LinkRequests::send(size_t bytes) { outlet_.commit(bytes); }
+void LinkRequests::send(size_t bytes) { link_.commit(bytes); }
 
 // Sends one message for the first operation of the queue.
 LinkRequests::Pumped LinkRequests::pump_first(std::deque<uint64_t>& queue) {
@@ -134,7 +135,7 @@ LinkRequests::Pumped LinkRequests::pump_first(std::deque<uint64_t>& queue) {
 // Serves both queues in turn, while both may send.
 void LinkRequests::pump() {
   bool starved = false;
-  while (ended_ == Code::ok && limit_ != 0 && outlet_.clear() && requests_.size() < limit_) {
+  while (ended_ == Code::ok && limit_ != 0 && link_.clear() && requests_.size() < limit_) {
     const bool may_fetch = !fetches_.empty() && !starved && (limit_ == 1 || requests_.size() + 1 < limit_);
     if (queue_.empty() && !may_fetch) return;
     if (may_fetch && (queue_.empty() || fetch_next_)) {
@@ -241,13 +242,13 @@ void LinkRequests::abandon(uint64_t id, Operation& op, Code code) {
     said.quarantined = true;
     transfers_.find(item.token)->operation = 0;
     stats_.quarantined_bytes += said.staging.size();
-    outlet_.port().cancel(item.token);
+    link_.port().cancel(item.token);
   }
   if (op.offer != nullptr) op.offer->status = code;
   op.unresolved = 0;
   if (op.kind == Kind::fetch && ended_ == Code::ok && limit_ != 0) {
     for (const uint64_t request : op.requests)
-      send(wire::encode(wire::Head{wire::Type::cancel, request}, outlet_.body()));
+      send(wire::encode(wire::Head{wire::Type::cancel, request}, link_.body()));
   }
   finish(id);
 }

@@ -23,7 +23,7 @@ class LinkRequests {
   using LeaseDone = UniqueFunction<void(Code, uint64_t granted_ns)>;
   using CodeDone = UniqueFunction<void(Code)>;
 
-  LinkRequests(LinkHost& host, LinkOutlet& outlet, LinkStats& stats) : host_(host), outlet_(outlet), stats_(stats) {}
+  LinkRequests(LinkHost& host, PeerLink& link, LinkStats& stats) : host_(host), link_(link), stats_(stats) {}
 
   // Each returns the operation's name for cancel(); 0: it has ended already.
   uint64_t find(std::unique_ptr<FindBatch> batch);
@@ -128,7 +128,7 @@ class LinkRequests {
   uint64_t request_of(const Operation& operation, uint32_t item);
 
   LinkHost& host_;
-  LinkOutlet& outlet_;
+  PeerLink& link_;
   LinkStats& stats_;
   Slots<Operation> operations_;
   Slots<Request> requests_;

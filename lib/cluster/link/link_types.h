@@ -204,21 +204,6 @@ struct LinkHost {
   HeldByPeers open = {};
 };
 
-// Services of a link's middle part for both halves.
-class LinkOutlet {
- public:
-  virtual ~LinkOutlet() = default;
-  // Returns the buffer for the body of the next message; commit() seals and sends it.
-  virtual MutableBytes body() noexcept = 0;
-  virtual void commit(size_t bytes) = 0;
-  // Returns true if no message waits to be sent.
-  [[nodiscard]] virtual bool clear() const noexcept = 0;
-  [[nodiscard]] virtual PeerPort& port() noexcept = 0;
-  [[nodiscard]] virtual std::weak_ptr<PeerLink> handle() noexcept = 0;
-  // Returns the node at the other end.
-  [[nodiscard]] virtual const NodeId& peer_node() const noexcept = 0;
-};
-
 // Returns the index of `family` in `families`, adding it if there is space; else kMaxFamiliesPerMessage.
 uint32_t place_family(std::vector<Family>& families, const Family& family);
 
