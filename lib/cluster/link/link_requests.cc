@@ -157,7 +157,7 @@ void LinkRequests::received(uint64_t token, Code code, uint64_t bytes) {
   Operation* op = transfer.operation == 0 ? nullptr : operations_.get(transfer.operation);
   if (op == nullptr) {
     stats_.quarantined_bytes -= transfer.bytes;
-    if (transfer.owner != nullptr) quiet_.push_back({transfer.owner, transfer.cookie});
+    if (transfer.owner != nullptr) quiet_.push_back(transfer);
     return;
   }
   op->items[transfer.item].token = 0;
@@ -308,7 +308,7 @@ void LinkRequests::tell(Operation& op) {
 
 void LinkRequests::drain() {
   std::vector<Operation> finished;
-  std::vector<Quiet> quiet;
+  std::vector<Transfer> quiet;
   finished.swap(finished_);
   quiet.swap(quiet_);
   size_t reported = 0;
@@ -320,11 +320,11 @@ void LinkRequests::drain() {
     finished.swap(finished_);
     quiet.swap(quiet_);
     for (Operation& late : finished) finished_.push_back(std::move(late));
-    for (const Quiet& late : quiet) quiet_.push_back(late);
+    for (const Transfer& late : quiet) quiet_.push_back(late);
     throw;
   }
   // After the batches: an item must be reported as quarantined before it is reported as quiet.
-  for (const Quiet& q : quiet) q.owner->staging_quiet(q.cookie);
+  for (const Transfer& q : quiet) q.owner->staging_quiet(q.cookie);
 }
 
 }  // namespace kvbm::cluster

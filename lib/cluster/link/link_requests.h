@@ -94,10 +94,6 @@ class LinkRequests {
     StagingOwner* owner = nullptr;
     uint64_t cookie = 0;
   };
-  struct Quiet {
-    StagingOwner* owner;
-    uint64_t cookie;
-  };
 
   uint64_t start(Operation operation);
   void enqueue(uint64_t id, Operation& operation);
@@ -137,7 +133,7 @@ class LinkRequests {
   std::deque<uint64_t> fetches_;  // fetches with something to send
   bool fetch_next_ = false;       // the other queue was served last
   std::vector<Operation> finished_;
-  std::vector<Quiet> quiet_;
+  std::vector<Transfer> quiet_;  // ended after their items
   std::vector<uint64_t> unwanted_;
   uint64_t next_tag_ = 1;
   uint64_t next_deadline_ = kNever;
