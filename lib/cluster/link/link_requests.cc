@@ -178,19 +178,19 @@ void LinkRequests::arrived(Operation& op, uint32_t index, Code code, uint64_t by
     return;
   }
   FetchItem& item = op.fetch->items[index];
-  const auto arrival = check_arrival(ConstBytes(item.staging).first(std::min<uint64_t>(bytes, item.staging.size())),
-                                     host_.families.get(item.id.family), item.id.key, item.first_leaf, item.leaves);
-  if (!arrival.ok()) {
-    state.ending = arrival.status().code() == Code::mismatch ? Code::mismatch : Code::damaged;
+  const ConstBytes came = ConstBytes(item.staging).first(std::min<uint64_t>(bytes, item.staging.size()));
+  const auto head = check_arrival(came, host_.families.get(item.id.family), item.id.key, item.first_leaf, item.leaves);
+  if (!head.ok()) {
+    state.ending = head.status().code() == Code::mismatch ? Code::mismatch : Code::damaged;
     ++(state.ending == Code::mismatch ? stats_.wrong_records : stats_.damaged);
     return;
   }
   state.ending = Code::ok;
-  item.head_bytes = static_cast<uint32_t>(arrival.value().head.head_bytes());
-  item.payload_bytes = arrival.value().payload.size();
-  item.raw_bytes = arrival.value().head.header().raw_bytes;
-  item.coded = codec::is_coded(arrival.value().head);
-  item.sealed = (arrival.value().head.header().flags & codec::kSealed) != 0;
+  item.head_bytes = static_cast<uint32_t>(head.value().head_bytes());
+  item.payload_bytes = came.size() - item.head_bytes;
+  item.raw_bytes = head.value().header().raw_bytes;
+  item.coded = codec::is_coded(head.value());
+  item.sealed = (head.value().header().flags & codec::kSealed) != 0;
   stats_.fetched_bytes += bytes;
 }
 
