@@ -105,7 +105,7 @@ bool LinkRequests::issue_offer(uint64_t id, Operation& op) {
   m.items.clear();
   m.lease = op.lease;
   m.lease_ns = op.offer->lease_ns;
-  for (const OfferBatch::Item& item : op.offer->items) {
+  for (const Offered& item : op.offer->items) {
     const uint32_t family = place_family(m.families, host_.families.get(item.id.family));
     if (family == wire::kMaxFamiliesPerMessage || m.items.size() == wire::kMaxOfferItems) {
       finish_small(id, op, Code::invalid_argument);

@@ -391,8 +391,9 @@ Status LinkService::take_offer(ConstBytes body, std::vector<Offered>& out, wire:
   for (const wire::OfferItem& item : m.items) {
     // Every item stays at its index, because the peer names wanted items by index. An unknown family is no record (no
     // bytes).
-    Offered offered{{item.name.key, known[item.name.family].second}, item};
-    if (!known[item.name.family].first) offered.item.payload_bytes = offered.item.head_bytes = 0;
+    const auto& [here, family] = known[item.name.family];
+    Offered offered{{item.name.key, family}, item.uses, item.priority, 0, 0, item.location};
+    if (here) offered.head_bytes = item.head_bytes, offered.payload_bytes = item.payload_bytes;
     out.push_back(offered);
   }
   return {};
