@@ -52,10 +52,6 @@ class PeerFetch final : public StagingOwner, public std::enable_shared_from_this
     std::shared_ptr<GetOp> op;
     size_t item = 0;
   };
-  struct Quarantined {
-    MutableBytes staging;
-    std::shared_ptr<PeerFetch> self;
-  };
   // One request to a node, for the choice between plain and coded: reported to the coder after its last piece.
   struct Request;
   struct Piece {
@@ -69,7 +65,6 @@ class PeerFetch final : public StagingOwner, public std::enable_shared_from_this
     [[nodiscard]] ConstBytes payload() const { return ConstBytes(staging).first(bytes).subspan(head_bytes); }
   };
   using Pieces = std::vector<Piece>;
-  class Loan;
 
   static const Place& where(const Waiting& what) { return what.op->where[what.item]; }
   static tier::GetItem& item(const Waiting& what) { return what.op->batch->items[what.item]; }
@@ -108,8 +103,9 @@ class PeerFetch final : public StagingOwner, public std::enable_shared_from_this
   std::atomic<bool> starved_{false};  // an item waits for staging
   // Used on the links' thread only.
   std::deque<Waiting> waiting_;
-  std::vector<Waiting> later_;  // for a node without free memory; a timer is set for them
-  std::map<uint64_t, Quarantined> quarantine_;
+  std::vector<Waiting> later_;                   // for a node without free memory; a timer is set for them
+  std::map<uint64_t, MutableBytes> quarantine_;  // by cookie
+  std::shared_ptr<PeerFetch> self_;              // while there is any
   uint64_t last_cookie_ = 0;
   uint64_t first_late_ns_ = kNever;  // no waiting item has an earlier deadline
   uint64_t armed_ns_ = kNever;       // the timer set for it
