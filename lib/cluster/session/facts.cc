@@ -38,17 +38,6 @@ std::string called(const Facts& facts) {
   return " (\"" + name + "\")";
 }
 
-class Fold {
- public:
-  void bytes(uint64_t v, size_t n) noexcept {
-    for (size_t i = 0; i < n; ++i) hash_ = (hash_ ^ static_cast<uint8_t>(v >> (8 * i))) * 0x100000001B3ULL;
-  }
-  [[nodiscard]] uint64_t hash() const noexcept { return hash_; }
-
- private:
-  uint64_t hash_ = 0xCBF29CE484222325ULL;
-};
-
 }  // namespace
 
 Status check_same(const Facts& mine, const Facts& theirs, std::string_view peer) {
@@ -91,20 +80,23 @@ std::string with_model_name(std::string text, const Facts& mine) {
 Status check_facts(const Facts& facts) { return layout::Geometry::make(1, facts.components).status(); }
 
 uint64_t facts_hash(const Facts& facts) noexcept {
-  Fold f;
-  for (const uint8_t b : facts.model) f.bytes(b, 1);
-  f.bytes(facts.components.size(), 4);
+  uint64_t hash = 0xCBF29CE484222325ULL;
+  const auto fold = [&hash](uint64_t v, size_t bytes) {
+    for (size_t i = 0; i < bytes; ++i) hash = (hash ^ static_cast<uint8_t>(v >> (8 * i))) * 0x100000001B3ULL;
+  };
+  for (const uint8_t b : facts.model) fold(b, 1);
+  fold(facts.components.size(), 4);
   for (const layout::ComponentGeometry& c : facts.components) {
-    f.bytes(static_cast<uint64_t>(c.kind), 1);
-    f.bytes(static_cast<uint64_t>(c.element), 1);
-    f.bytes(c.planes, 2);
-    f.bytes(c.layers, 4);
-    f.bytes(c.heads, 4);
-    f.bytes(c.head_dim, 4);
-    f.bytes(c.window_tokens, 4);
-    f.bytes(c.state_bytes, 8);
+    fold(static_cast<uint64_t>(c.kind), 1);
+    fold(static_cast<uint64_t>(c.element), 1);
+    fold(c.planes, 2);
+    fold(c.layers, 4);
+    fold(c.heads, 4);
+    fold(c.head_dim, 4);
+    fold(c.window_tokens, 4);
+    fold(c.state_bytes, 8);
   }
-  return f.hash();
+  return hash;
 }
 
 Status check_parts(const Facts& facts, std::span<const Part> parts, std::string_view whose) {
