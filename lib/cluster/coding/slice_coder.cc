@@ -8,7 +8,6 @@
 
 namespace kvbm::cluster {
 
-using session::SliceCoding;
 using session::SliceInSlot;
 
 namespace {
@@ -16,8 +15,6 @@ namespace {
 constexpr size_t kScratchAlign = 64;
 // Limit of buffers kept for later slices; one for each coding thread is enough.
 constexpr size_t kMostIdle = 16;
-
-wire::Coding on_links(const SliceCoding& c) noexcept { return {c.mode, c.flags, c.codecs}; }
 
 Status why(Code code) {
   switch (code) {
@@ -97,7 +94,7 @@ LinkSliceCoder::Asked LinkSliceCoder::ask(session::PeerId peer, uint64_t bytes, 
       again || near ? coder.ask_as_it_is() : coder.ask(node, bytes, false, LinkCoder::Use::slices);
   Asked out;
   out.bytes = bytes;
-  out.coding = {how.coding.mode, how.coding.flags, how.coding.codecs};
+  out.coding = how.coding;
   out.asked_ns = how.ticket.asked_ns;
   out.of = how.choice;
   return out;
@@ -108,7 +105,7 @@ bool LinkSliceCoder::take_plain(session::PeerId peer) { return options_.coder->t
 void LinkSliceCoder::ended(const Asked& asked, Came how) {
   if (asked.of == nullptr) return;
   LinkCoder::Asked was;
-  was.coding = on_links(asked.coding);
+  was.coding = asked.coding;
   const copy::Way way = asked.coding.mode != 0 ? copy::Way::coded : copy::Way::plain;
   was.ticket = {asked.asked_ns, asked.bytes, way};
   was.choice = static_cast<copy::CodecChoice*>(asked.of);
@@ -130,8 +127,8 @@ void LinkSliceCoder::decode(session::PeerId peer, const SliceInSlot& slice, uint
       std::move(done));
 }
 
-LinkSliceCoder::Plan LinkSliceCoder::plan(const SliceCoding& coding) const {
-  switch (options_.coder->plan(on_links(coding))) {
+LinkSliceCoder::Plan LinkSliceCoder::plan(const wire::Coding& coding) const {
+  switch (options_.coder->plan(coding)) {
     case LinkCoder::Plan::plain:
       return Plan::plain;
     case LinkCoder::Plan::coded:
@@ -142,9 +139,9 @@ LinkSliceCoder::Plan LinkSliceCoder::plan(const SliceCoding& coding) const {
   return Plan::refused;
 }
 
-void LinkSliceCoder::encode(const SliceInSlot& slice, const SliceCoding& coding, Done done) {
+void LinkSliceCoder::encode(const SliceInSlot& slice, const wire::Coding& coding, Done done) {
   post(
-      [slice, recipe = options_.coder->lossless(on_links(coding))](Shared& shared) -> std::pair<Status, uint64_t> {
+      [slice, recipe = options_.coder->lossless(coding)](Shared& shared) -> std::pair<Status, uint64_t> {
         const Scratch scratch(shared, slice);
         if (scratch.bytes().empty()) {
           if (!shared.coder->seals()) shared.coder->count_declined();

@@ -149,7 +149,7 @@ class Sender {
   struct QueuedPull {
     SinkName sink;
     PullEntry entry;
-    SliceCoding coding;
+    wire::Coding coding;
   };
   struct Push {
     uint64_t name = 0;  // 0 = free
@@ -158,7 +158,7 @@ class Sender {
     bool straight = false;
     bool moving = false;  // a mover gathers it, or it is being coded; not yet passed to the link
     PullEntry entry;
-    SliceCoding coding;               // coding to apply; zero: plain
+    wire::Coding coding;              // coding to apply; zero: plain
     SharedSlots* shared = nullptr;    // shared memory in which the payload stays
     uint32_t shared_slot = 0;         // slot of the payload in that memory
     DirectStaging::Slot direct = {};  // slot with the payload, if any
@@ -187,7 +187,7 @@ class Sender {
   Status check_pull(const Offer& offer, const Sink& sink, const PullEntry& entry) const;
   static Status must_be_sealed();
   // Decides how to answer a pull.
-  [[nodiscard]] SliceCoder::Plan plan_for(const PullEntry& entry, const SliceCoding& coding) const;
+  [[nodiscard]] SliceCoder::Plan plan_for(const PullEntry& entry, const wire::Coding& coding) const;
   void pump();
   void push(const QueuedPull& next, Offer& offer, Sink& sink, uint32_t slot);
   void gather(Offer& offer, const Sink& sink, const LocalPart& local, uint32_t slot);
@@ -199,7 +199,7 @@ class Sender {
   // Sets pieces_ of a plain slice: its front, and its payload unless that stays in place.
   void lay(uint32_t slot, const SliceShape& shape);
   // Returns true if a pull is answered with front and payload apart.
-  static bool goes_apart(const PullEntry& entry, const SliceCoding& coding);
+  static bool goes_apart(const PullEntry& entry, const wire::Coding& coding);
   // Takes a slot of the device for the payload of a pull, if it may be sent from there and one is free.
   void place_direct(const LocalPart& local, uint32_t slot, SliceMove& move);
   // Passes pieces_ to the link.

@@ -46,7 +46,7 @@ void Sender::pulled(Offer& offer, uint16_t rank, Sink& sink, const Pull& pull) {
     ++sink.pulls;
     pulls_.push_back({{offer.request.request, rank, sink.session},
                       entry,
-                      plan == SliceCoder::Plan::coded ? pull.coding : SliceCoding{}});
+                      plan == SliceCoder::Plan::coded ? pull.coding : wire::Coding{}});
   }
 }
 

@@ -14,6 +14,7 @@
 #include "base/status.h"
 #include "cluster/session/block_map.h"
 #include "cluster/session/facts.h"
+#include "cluster/wire/wire.h"
 #include "codec/hash/leaf_hash.h"
 
 namespace kvbm::cluster::session {
@@ -100,17 +101,9 @@ struct PullEntry {
   Extent extent;
   uint8_t ways = 0;
 };
-// Coding that answers to pulls may have, as in a fetch (cluster/wire/wire.h, Coding); zero: plain.
-struct SliceCoding {
-  uint8_t mode = 0;     // codec::Mode
-  uint8_t flags = 0;    // 1: the decode side opens sealed slices
-  uint16_t codecs = 0;  // bit n: it decodes codec::LeafCodec n
-  [[nodiscard]] bool any() const noexcept { return mode != 0 || flags != 0; }
-  bool operator==(const SliceCoding&) const = default;
-};
 struct Pull {
   std::vector<PullEntry> entries;
-  SliceCoding coding = {};  // for entries with kWayCoded; sent only if there is one
+  wire::Coding coding = {};  // for entries with kWayCoded; sent only if there is one
 };
 
 struct Done {};

@@ -92,12 +92,13 @@ struct FetchItem {
   uint64_t room = 0;      // bytes of that staging
   bool operator==(const FetchItem&) const = default;
 };
-// Coding that the requesting side wants for what it fetches (version 2; all zero before that: plain).
+// Coding that the requesting side accepts for what it fetches, or pulls in a session; all zero: plain.
 enum CodingFlag : uint8_t { kOpensSealed = 1, kTakesLossy = 2 };
 struct Coding {
   uint8_t mode = 0;     // codec::Mode; 0: not coded
   uint8_t flags = 0;    // CodingFlag
   uint16_t codecs = 0;  // bit n: decodes codec::LeafCodec n
+  [[nodiscard]] bool any() const noexcept { return mode != 0 || flags != 0; }
   bool operator==(const Coding&) const = default;
 };
 struct Fetch {

@@ -230,7 +230,7 @@ TEST(SessionWire, a_pull_says_how_what_it_asks_for_may_be_coded) {
   EXPECT_EQ(body.coding, pull.coding);
   EXPECT_EQ(body.entries[0].ways, kWayCoded);
   EXPECT_EQ(body.entries[1].ways, 0);
-  EXPECT_FALSE(SliceCoding{}.any());
+  EXPECT_FALSE(wire::Coding{}.any());
 }
 
 }  // namespace
