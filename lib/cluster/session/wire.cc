@@ -478,13 +478,11 @@ Result<Header> peek(ConstBytes bytes) {
   return h;
 }
 
-Result<Message> decode(ConstBytes bytes) {
-  auto header = peek(bytes);
+Result<Body> decode(ConstBytes bytes) {
+  const auto header = peek(bytes);
   if (!header.ok()) return header.status();
   Reader r(bytes.subspan(kHeaderBytes));
-  auto body = body_of(header.value().type, r);
-  if (!body.ok()) return body.status();
-  return Message{header.value(), std::move(body).value()};
+  return body_of(header.value().type, r);
 }
 
 void encode_slice_front(const SliceHead& h, std::byte* front) noexcept {

@@ -133,17 +133,13 @@ struct Release {
 };
 
 using Body = std::variant<Open, Accept, Published, Pull, Done, Abort, Map, Shared, Release>;
-struct Message {
-  Header header;
-  Body body;
-};
 
 // Encodes a message. The header's type follows from the body; only for Abort the header's own is kept.
 std::vector<std::byte> encode(Header header, const Body& body);
-// Decodes a message. damaged: not a message, or an impossible count, size or value. newer_version.
-Result<Message> decode(ConstBytes bytes);
-// Decodes the addressing only, to pass a message to the right rank. damaged when it is too short.
+// Decodes the header of a message. damaged: not a message. newer_version.
 Result<Header> peek(ConstBytes bytes);
+// Decodes the body of a message, and checks all of it: as peek(); damaged also for an impossible count, size or value.
+Result<Body> decode(ConstBytes bytes);
 
 // Precedes the payload of every slice: proves the slice's identity, and carries the leaf hashes.
 struct SliceHead {
