@@ -51,23 +51,10 @@ bool wants_coded(const wire::Coding& coding) noexcept {
 
 }  // namespace
 
-class LinkCoder::Borrowed {
- public:
-  explicit Borrowed(LinkCoder& of) : of_(of), space_(of.workspaces_.take()) {}
-  ~Borrowed() {
-    if (space_ != nullptr) of_.workspaces_.give_back(std::move(space_));
-  }
-  Borrowed(const Borrowed&) = delete;
-  Borrowed& operator=(const Borrowed&) = delete;
-  codec::Workspace& operator*() {
-    if (space_ == nullptr) space_ = std::make_unique<codec::Workspace>();
-    return *space_;
-  }
-
- private:
-  LinkCoder& of_;
-  std::unique_ptr<codec::Workspace> space_;
-};
+std::unique_ptr<codec::Workspace> LinkCoder::take_workspace() {
+  auto spare = workspaces_.take();
+  return spare != nullptr ? std::move(spare) : std::make_unique<codec::Workspace>();
+}
 
 CodingCounts::Direction LinkCoder::Direction::now() const noexcept {
   constexpr auto kOrder = std::memory_order_relaxed;
@@ -99,7 +86,7 @@ void LinkCoder::measure() {
     store_le(raw.data() + i, value);
   }
   std::byte* const out = coded.data() + (64 - reinterpret_cast<uintptr_t>(coded.data()) % 64) % 64;
-  Borrowed workspace(*this);
+  auto workspace = take_workspace();
   const uint64_t hash = codec::leaf_hash(raw);
   uint64_t encode_ns = UINT64_MAX, decode_ns = UINT64_MAX;
   const codec::LeafForm form{codec::Element::bf16, 128, kBytes / 256};
@@ -114,6 +101,7 @@ void LinkCoder::measure() {
     encode_ns = std::min(encode_ns, middle - began);
     decode_ns = std::min(decode_ns, clock_.now_ns() - middle);
   }
+  workspaces_.give_back(std::move(workspace));
   coded_so_fast(&copy::CodingSpeeds::encode_ns_per_byte, encode_ns, kBytes);
   coded_so_fast(&copy::CodingSpeeds::decode_ns_per_byte, decode_ns, kBytes);
 }
@@ -235,10 +223,11 @@ bool LinkCoder::take(const NodeId& node, bool coded, bool sealed) {
 Code LinkCoder::decode_record(const NodeId& node, bool allow_lossy, const codec::HeadView& coded, ConstBytes stored,
                               MutableBytes head, MutableBytes payload) {
   const codec::DecodeRules rules{options_.keys.get(), allow_lossy};
-  Borrowed workspace(*this);
+  auto workspace = take_workspace();
   const uint64_t began = clock_.now_ns();
   const Status status = codec::decode_record(coded, stored, rules, 0, 0, head, payload, *workspace);
   const uint64_t took = clock_.now_ns() - began;
+  workspaces_.give_back(std::move(workspace));
   if (!status.ok()) {
     taken_.refused.fetch_add(1, std::memory_order_relaxed);
     known(node).taken.refused.fetch_add(1, std::memory_order_relaxed);
@@ -298,11 +287,12 @@ Result<codec::CodedSizes> LinkCoder::encode(FamilyId family, const codec::HeadVi
 Result<codec::CodedSizes> LinkCoder::encode_record(const codec::HeadView& head, ConstBytes payload,
                                                    const codec::RecordForm& form, const codec::Recipe& recipe,
                                                    MutableBytes out_head, MutableBytes out_payload) {
-  Borrowed workspace(*this);
+  auto workspace = take_workspace();
   const uint64_t began = clock_.now_ns();
   auto sizes = codec::encode_record(head, payload, form, recipe, options_.keys.get(), random_, out_head, out_payload,
                                     *workspace);
   const uint64_t took = clock_.now_ns() - began;
+  workspaces_.give_back(std::move(workspace));
   if (sizes.ok()) {
     given_.add(payload.size(), sizes.value().payload_bytes, took);
   } else if (sizes.status().code() == Code::again) {

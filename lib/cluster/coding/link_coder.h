@@ -149,11 +149,11 @@ class LinkCoder {
     std::atomic<bool> on_this_machine{false};
     [[nodiscard]] copy::CodecChoice& choice(Use use) noexcept { return choices[static_cast<size_t>(use)]; }
   };
-  class Borrowed;  // a workspace
 
   [[nodiscard]] std::shared_ptr<const tier::coded::FamilyTerms> terms(FamilyId family) const {
     return terms_ ? terms_(family) : nullptr;
   }
+  [[nodiscard]] std::unique_ptr<codec::Workspace> take_workspace();
   [[nodiscard]] Known& known(const NodeId& node);
   [[nodiscard]] copy::CodingSpeeds speeds(const Known& of) const KVBM_REQUIRES(mutex_);
   void coded_so_fast(double copy::CodingSpeeds::*which, uint64_t took, uint64_t raw);

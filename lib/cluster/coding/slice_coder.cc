@@ -33,40 +33,29 @@ Status why(Code code) {
 
 // State shared with tasks.
 struct LinkSliceCoder::Shared {
-  struct Buffer {
+  // Work memory of a task.
+  struct Scratch {
     AlignedBytes memory;
     size_t bytes = 0;
+    [[nodiscard]] MutableBytes all() const noexcept { return {memory.get(), bytes}; }
   };
   Shared(std::shared_ptr<LinkCoder> c, Executor& executor) : coder(std::move(c)), links(executor) {}
+  // Empty if memory was refused.
+  Scratch scratch_for(const SliceInSlot& slice) {
+    Scratch out = idle.take();
+    const size_t bytes =
+        round_up(session::slice_scratch_bytes(slice.head.leaves, slice.head.payload_bytes), kScratchAlign);
+    if (out.bytes >= bytes) return out;
+    out = {};
+    out.memory = aligned_bytes(kScratchAlign, bytes);
+    out.bytes = out.memory != nullptr ? bytes : 0;
+    return out;
+  }
 
   const std::shared_ptr<LinkCoder> coder;
   WeakExecutor links;
   std::vector<std::shared_ptr<Arena>> kept;  // used on the links' thread only
-  Spares<Buffer> idle{kMostIdle};
-};
-
-// Work memory of a task.
-class LinkSliceCoder::Scratch {
- public:
-  Scratch(Shared& of, const SliceInSlot& slice) : of_(of), buffer_(of.idle.take()) {
-    const size_t bytes =
-        round_up(session::slice_scratch_bytes(slice.head.leaves, slice.head.payload_bytes), kScratchAlign);
-    if (buffer_.bytes >= bytes) return;
-    buffer_ = {};
-    buffer_.memory = aligned_bytes(kScratchAlign, bytes);
-    buffer_.bytes = buffer_.memory != nullptr ? bytes : 0;
-  }
-  ~Scratch() {
-    if (buffer_.memory != nullptr) of_.idle.give_back(std::move(buffer_));
-  }
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
-  // Empty if memory was refused.
-  [[nodiscard]] MutableBytes bytes() const noexcept { return {buffer_.memory.get(), buffer_.bytes}; }
-
- private:
-  Shared& of_;
-  Shared::Buffer buffer_;
+  Spares<Scratch> idle{kMostIdle};
 };
 
 LinkSliceCoder::LinkSliceCoder(Options options, Executor& links)
@@ -115,13 +104,14 @@ void LinkSliceCoder::ended(const Asked& asked, Came how) {
 void LinkSliceCoder::decode(session::PeerId peer, const SliceInSlot& slice, uint64_t bytes, Done done) {
   post(
       [slice, bytes, node = node_of(peer)](Shared& shared) -> std::pair<Status, uint64_t> {
-        const Scratch scratch(shared, slice);
-        if (scratch.bytes().empty()) return {Status(Code::no_memory, "no memory to decode a slice in"), 0};
+        auto scratch = shared.scratch_for(slice);
+        if (scratch.bytes == 0) return {Status(Code::no_memory, "no memory to decode a slice in"), 0};
         Status status = session::decode_slice(
-            slice, bytes, scratch.bytes(),
+            slice, bytes, scratch.all(),
             [&](const codec::HeadView& coded, ConstBytes stored, MutableBytes head, MutableBytes payload) {
               return why(shared.coder->decode_record(node, false, coded, stored, head, payload));
             });
+        shared.idle.give_back(std::move(scratch));
         return {std::move(status), bytes};
       },
       std::move(done));
@@ -142,17 +132,18 @@ LinkSliceCoder::Plan LinkSliceCoder::plan(const wire::Coding& coding) const {
 void LinkSliceCoder::encode(const SliceInSlot& slice, const wire::Coding& coding, Done done) {
   post(
       [slice, recipe = options_.coder->lossless(coding)](Shared& shared) -> std::pair<Status, uint64_t> {
-        const Scratch scratch(shared, slice);
-        if (scratch.bytes().empty()) {
+        auto scratch = shared.scratch_for(slice);
+        if (scratch.bytes == 0) {
           if (!shared.coder->seals()) shared.coder->count_declined();
           return {Status(shared.coder->seals() ? Code::no_memory : Code::again, "no memory to code a slice in"), 0};
         }
         auto coded = session::encode_slice(
-            slice, scratch.bytes(),
+            slice, scratch.all(),
             [&](const codec::HeadView& head, ConstBytes payload, const codec::RecordForm& form, MutableBytes out_head,
                 MutableBytes out_payload) {
               return shared.coder->encode_record(head, payload, form, recipe, out_head, out_payload);
             });
+        shared.idle.give_back(std::move(scratch));
         if (!coded.ok()) return {coded.status(), 0};
         return {Status(), coded.value()};
       },

@@ -49,7 +49,6 @@ class LinkSliceCoder final : public session::SliceCoder {
 
  private:
   struct Shared;
-  class Scratch;
   void post(UniqueFunction<std::pair<Status, uint64_t>(Shared&)> work, Done done);
   [[nodiscard]] NodeId node_of(session::PeerId peer) const { return options_.node_of(peer).value_or(NodeId{}); }
 
