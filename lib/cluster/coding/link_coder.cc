@@ -56,17 +56,13 @@ std::unique_ptr<codec::Workspace> LinkCoder::take_workspace() {
   return spare != nullptr ? std::move(spare) : std::make_unique<codec::Workspace>();
 }
 
-CodingCounts::Direction LinkCoder::Direction::now() const noexcept {
-  constexpr auto kOrder = std::memory_order_relaxed;
-  return {coded.load(kOrder),       plain.load(kOrder), raw_bytes.load(kOrder),
-          coded_bytes.load(kOrder), ns.load(kOrder),    refused.load(kOrder)};
-}
-
-void LinkCoder::Direction::add(uint64_t raw, uint64_t stored, uint64_t took) noexcept {
-  coded.fetch_add(1, std::memory_order_relaxed);
-  raw_bytes.fetch_add(raw, std::memory_order_relaxed);
-  coded_bytes.fetch_add(stored, std::memory_order_relaxed);
-  ns.fetch_add(took, std::memory_order_relaxed);
+void CodingCounts::Direction::operator+=(const Direction& more) noexcept {
+  coded += more.coded;
+  plain += more.plain;
+  raw_bytes += more.raw_bytes;
+  coded_bytes += more.coded_bytes;
+  ns += more.ns;
+  refused += more.refused;
 }
 
 LinkCoder::LinkCoder(LinkCoding options, Random& random, const Clock& clock, const Log* log)
@@ -109,18 +105,18 @@ void LinkCoder::measure() {
 // ---- Requests ----
 
 LinkCoder::Known& LinkCoder::known(const NodeId& node) {
-  MutexLock lock(mutex_);
   auto& known = nodes_[node];
   if (known == nullptr) known = std::make_unique<Known>();
   return *known;
 }
 
 void LinkCoder::is_on_this_machine(const NodeId& node, bool here) {
-  known(node).on_this_machine.store(here, std::memory_order_relaxed);
+  MutexLock lock(mutex_);
+  known(node).on_this_machine = here;
 }
 
 copy::CodingSpeeds LinkCoder::speeds(const Known& of) const {
-  const double shared = of.on_this_machine.load(std::memory_order_relaxed) ? kLoopbackWork : 0;
+  const double shared = of.on_this_machine ? kLoopbackWork : 0;
   return {speeds_.encode_ns_per_byte, speeds_.decode_ns_per_byte, kThoughtRatio, shared};
 }
 
@@ -137,8 +133,8 @@ LinkCoder::Asked LinkCoder::ask(const NodeId& node, uint64_t bytes, bool takes_l
   out.ticket = {clock_.now_ns(), bytes, copy::Way::plain};
   codec::Mode mode = options_.mode;
   if (options_.automatic) {
-    Known& of = known(node);
     MutexLock lock(mutex_);
+    Known& of = known(node);
     out.choice = &of.choice(use);
     out.ticket = out.choice->next(out.ticket.asked_ns, bytes, speeds(of), deadline_ns);
     mode = mode_of(out.ticket.way, out.choice->state(bytes));
@@ -176,7 +172,7 @@ LinkCoder::NodeState LinkCoder::state(const NodeId& node) const {
   MutexLock lock(mutex_);
   const auto known = nodes_.find(node);
   if (known == nodes_.end()) return out;
-  out.taken = known->second->taken.now();
+  out.taken = known->second->taken;
   if (!options_.automatic) return out;
   out.choice = known->second->choice(Use::records).state(kLargeBatch);
   out.mode = mode_of(out.choice.way, out.choice);
@@ -207,16 +203,12 @@ uint64_t LinkCoder::room(uint32_t head_bytes, uint64_t payload_bytes) const noex
 bool LinkCoder::take(const NodeId& node, bool coded, bool sealed) {
   // Sealed bytes without the coded flag would be accepted unopened.
   if (options_.keys != nullptr && !(coded && sealed)) {
-    taken_.refused.fetch_add(1, std::memory_order_relaxed);
-    known(node).taken.refused.fetch_add(1, std::memory_order_relaxed);
+    count_taken(node, {.refused = 1});
     warn_once(Code::not_permitted,
               "a node gave a record that is not sealed, which is refused here: give it this node's seal.key_file");
     return false;
   }
-  if (!coded) {
-    taken_.plain.fetch_add(1, std::memory_order_relaxed);
-    known(node).taken.plain.fetch_add(1, std::memory_order_relaxed);
-  }
+  if (!coded) count_taken(node, {.plain = 1});
   return true;
 }
 
@@ -229,14 +221,12 @@ Code LinkCoder::decode_record(const NodeId& node, bool allow_lossy, const codec:
   const uint64_t took = clock_.now_ns() - began;
   workspaces_.give_back(std::move(workspace));
   if (!status.ok()) {
-    taken_.refused.fetch_add(1, std::memory_order_relaxed);
-    known(node).taken.refused.fetch_add(1, std::memory_order_relaxed);
+    count_taken(node, {.refused = 1});
     if (status.code() != Code::damaged)
       warn_once(status.code(), "a record of another node is refused: " + status.message());
     return status.code();
   }
-  taken_.add(payload.size(), stored.size(), took);
-  known(node).taken.add(payload.size(), stored.size(), took);
+  count_taken(node, {.coded = 1, .raw_bytes = payload.size(), .coded_bytes = stored.size(), .ns = took});
   // Excludes records that were only sealed.
   if (stored.size() < payload.size()) coded_so_fast(&copy::CodingSpeeds::decode_ns_per_byte, took, payload.size());
   return Code::ok;
@@ -247,7 +237,7 @@ Code LinkCoder::decode_record(const NodeId& node, bool allow_lossy, const codec:
 LinkCoder::Plan LinkCoder::plan(const wire::Coding& coding) {
   if (options_.keys != nullptr) {
     if ((coding.flags & wire::kOpensSealed) != 0) return Plan::coded;
-    given_.refused.fetch_add(1, std::memory_order_relaxed);
+    count_given({.refused = 1});
     warn_once(Code::miss,
               "a node asked for records that are sealed here, and cannot open them: it gets none until it has this "
               "node's seal.key_file");
@@ -294,9 +284,11 @@ Result<codec::CodedSizes> LinkCoder::encode_record(const codec::HeadView& head, 
   const uint64_t took = clock_.now_ns() - began;
   workspaces_.give_back(std::move(workspace));
   if (sizes.ok()) {
-    given_.add(payload.size(), sizes.value().payload_bytes, took);
+    const uint64_t coded_bytes = sizes.value().payload_bytes;
+    count_given({.coded = 1, .raw_bytes = payload.size(), .coded_bytes = coded_bytes, .ns = took});
   } else if (sizes.status().code() == Code::again) {
-    useless_.fetch_add(1, std::memory_order_relaxed);
+    MutexLock lock(mutex_);
+    ++counts_.useless;
   }
   if (sizes.ok() && sizes.value().payload_bytes < payload.size()) {
     coded_so_fast(&copy::CodingSpeeds::encode_ns_per_byte, took, payload.size());
@@ -304,9 +296,15 @@ Result<codec::CodedSizes> LinkCoder::encode_record(const codec::HeadView& head, 
   return sizes;
 }
 
-CodingCounts LinkCoder::counts() const noexcept {
-  return {given_.now(), taken_.now(), declined_.load(std::memory_order_relaxed),
-          useless_.load(std::memory_order_relaxed)};
+void LinkCoder::count_given(const CodingCounts::Direction& more) {
+  MutexLock lock(mutex_);
+  counts_.given += more;
+}
+
+void LinkCoder::count_taken(const NodeId& node, const CodingCounts::Direction& more) {
+  MutexLock lock(mutex_);
+  counts_.taken += more;
+  known(node).taken += more;
 }
 
 // Logs each text once, and at most kMostWarnings different ones.
