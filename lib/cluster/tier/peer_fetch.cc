@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "base/thread/memory_wait.h"
-#include "cluster/tier/peer_fetch_request.h"
 #include "codec/hash/leaf_hash.h"
 #include "codec/record/record.h"
 

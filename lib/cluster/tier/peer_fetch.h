@@ -52,8 +52,21 @@ class PeerFetch final : public StagingOwner, public std::enable_shared_from_this
     std::shared_ptr<GetOp> op;
     size_t item = 0;
   };
-  // One request to a node, for the choice between plain and coded: reported to the coder after its last piece.
-  struct Request;
+  // One request to a node, for the choice between plain and coded: reported to the coder when its last piece has been
+  // delivered. Thread: pieces end on any.
+  struct Request {
+    Request(std::shared_ptr<LinkCoder> by, const NodeId& from, LinkCoder::Asked how)
+        : coder(std::move(by)), node(from), asked(how) {}
+    ~Request() { coder->answered(asked, coded.load(std::memory_order_relaxed), got.load(std::memory_order_relaxed)); }
+    Request(const Request&) = delete;
+    Request& operator=(const Request&) = delete;
+
+    const std::shared_ptr<LinkCoder> coder;
+    const NodeId node;
+    const LinkCoder::Asked asked;
+    std::atomic<uint64_t> got{0};    // plain bytes
+    std::atomic<bool> coded{false};  // a piece arrived coded
+  };
   struct Piece {
     Waiting what;
     MutableBytes staging;
