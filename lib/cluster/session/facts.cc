@@ -1,5 +1,6 @@
 #include "cluster/session/facts.h"
 
+#include "cluster/node.h"
 #include "layout/shard.h"
 
 namespace kvbm::cluster::session {
@@ -14,16 +15,6 @@ Status differ(std::string_view peer, const std::string& fact, const std::string&
                                             : "give both sides the model's own geometry";
   return Status(Code::mismatch, "the two sides of a session differ",
                 fact + " is " + mine + " here and " + theirs + " at " + quoted(peer) + "; " + remedy);
-}
-
-std::string hex(const ModelId& id) {
-  static constexpr char kDigits[] = "0123456789abcdef";
-  std::string text;
-  for (const uint8_t b : id) {
-    text += kDigits[b >> 4];
-    text += kDigits[b & 15];
-  }
-  return text;
 }
 
 // Limit of the shown name, which may be a path, or anything else.
@@ -42,7 +33,7 @@ std::string called(const Facts& facts) {
 
 Status check_same(const Facts& mine, const Facts& theirs, std::string_view peer) {
   if (mine.model != theirs.model) {
-    return differ(peer, kModel, hex(mine.model) + called(mine), hex(theirs.model) + called(theirs));
+    return differ(peer, kModel, hex_text(mine.model) + called(mine), hex_text(theirs.model) + called(theirs));
   }
   const auto number = [&](const std::string& fact, uint64_t a, uint64_t b) -> Status {
     if (a == b) return {};
@@ -70,7 +61,7 @@ Status check_same(const Facts& mine, const Facts& theirs, std::string_view peer)
 }
 
 std::string with_model_name(std::string text, const Facts& mine) {
-  const std::string id = hex(mine.model);
+  const std::string id = hex_text(mine.model);
   const std::string name = called(mine);
   const size_t at = text.find(id);
   if (at != std::string::npos && text.compare(at + id.size(), 2, " (") != 0) text.insert(at + id.size(), name);
