@@ -49,8 +49,6 @@ class LinkRequests {
   void drain();
   // Returns the leases of offers that the peer does not want, or that ended before an answer.
   [[nodiscard]] std::vector<uint64_t> unwanted_leases() noexcept { return std::exchange(unwanted_, {}); }
-  [[nodiscard]] size_t unfinished() const noexcept { return operations_.size(); }
-  [[nodiscard]] size_t transfers() const noexcept { return transfers_.size(); }
 
  private:
   enum class Kind : uint8_t { find, fetch, offer, status, renew, invalidate };

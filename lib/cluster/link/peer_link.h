@@ -81,8 +81,6 @@ class PeerLink final : public std::enable_shared_from_this<PeerLink> {
   [[nodiscard]] uint64_t born_ns() const noexcept { return born_ns_; }
   [[nodiscard]] const NodeFacts& peer() const noexcept { return handshake_.peer(); }
   [[nodiscard]] const Handshake::HelloNonce& hello_nonce() const noexcept { return handshake_.hello_nonce(); }
-  // Returns the protocol version of the connection, once it is ready.
-  [[nodiscard]] uint8_t version() const noexcept { return handshake_.version(); }
   // Returns the connection's protection, once it is ready.
   [[nodiscard]] copy::Protection protection() const noexcept { return handshake_.protection(); }
   [[nodiscard]] const LinkStats& stats() const noexcept { return stats_; }
