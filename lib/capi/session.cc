@@ -143,7 +143,7 @@ kvbm_status_t kvbm_session_open(kvbm_cache_t* cache, const kvbm_request_id_t* re
         return fail(err, Status(Code::invalid_argument, "a source has a node, and a rank below 65,536",
                                 "sources[" + std::to_string(i) + "]"));
       }
-      core.sources.push_back({sources[i].node, static_cast<uint16_t>(sources[i].rank)});
+      core.sources.push_back({0, static_cast<uint16_t>(sources[i].rank), sources[i].node});
     }
     if (kvbm::capi::items({n_block_ids, cache->cache->parts().size()}) == kvbm::capi::kTooMany) {
       return fail(err, kvbm::capi::refuse_count("n_block_ids * parts"));

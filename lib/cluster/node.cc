@@ -14,15 +14,17 @@ NodeId node_id_of(std::string_view name) {
   return id;
 }
 
-std::string short_text(const NodeId& id) {
+std::string hex_text(std::span<const uint8_t> bytes) {
   static constexpr char kDigits[] = "0123456789abcdef";
   std::string text;
-  for (size_t i = 0; i < 4; ++i) {
-    text.push_back(kDigits[id.bytes[i] >> 4]);
-    text.push_back(kDigits[id.bytes[i] & 15]);
+  for (const uint8_t b : bytes) {
+    text.push_back(kDigits[b >> 4]);
+    text.push_back(kDigits[b & 15]);
   }
   return text;
 }
+
+std::string short_text(const NodeId& id) { return hex_text(std::span(id.bytes).first(4)); }
 
 bool valid_name(std::string_view name) noexcept {
   if (name.empty() || name.size() > kMaxName) return false;

@@ -7,6 +7,7 @@
 #include <compare>
 #include <cstdint>
 #include <cstring>
+#include <span>
 #include <string>
 #include <string_view>
 
@@ -33,6 +34,9 @@ inline constexpr size_t kMaxName = 63;
 
 // First 128 bits of SHA-256("kvbm node", zero byte, name).
 NodeId node_id_of(std::string_view name);
+
+// Returns the bytes in hexadecimal digits.
+std::string hex_text(std::span<const uint8_t> bytes);
 
 // Returns the first 8 hexadecimal digits, for messages.
 std::string short_text(const NodeId& id);

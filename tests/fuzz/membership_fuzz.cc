@@ -16,7 +16,6 @@ KVBM_FUZZ_TARGET(membership) {
   for (const Member& member : list.value()) again += member_line(member);
   const auto second = parse_members(again, "fuzz");
   if (!second.ok() || second.value() != list.value()) __builtin_trap();
-  if (!member_changes(list.value(), second.value()).empty()) __builtin_trap();
   return 0;
 }
 

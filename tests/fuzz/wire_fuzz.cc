@@ -33,13 +33,12 @@ KVBM_FUZZ_TARGET(wire) {
   check<Fetched>(body);
   check<Offer>(body);
   check<Want>(body);
-  check<Renew>(body);
-  check<Granted>(body);
+  check<Lease>(body);
   check<Release>(body);
   check<NodeStatus>(body);
   check<Invalidate>(body);
   check<Failed>(body);
-  check<Plain>(body);
+  check<Head>(body);
   return 0;
 }
 

@@ -186,8 +186,9 @@ Code fetch_and_check(const RemotePool& pool, uint64_t number, Ledger& ledger) {
   static std::vector<std::byte> to(kBytes);
   std::optional<codec::HeadView> head;
   const auto slot = static_cast<SlotId>(number % kSlots);
-  Code code = read_head(pool, slot, test::pool_family(), test::pool_key(number), room, head);
-  if (code == Code::ok) code = fetch_record(pool, slot, *head, to, codec::CopyHint::automatic);
+  const RecordPlace place = place_of(pool, slot);
+  Code code = read_head(place, test::pool_family(), test::pool_key(number), room, head);
+  if (code == Code::ok) code = fetch_record(place, *head, to, codec::CopyHint::automatic);
   if (code != Code::ok) {
     ledger.refused.fetch_add(1);
     return code;

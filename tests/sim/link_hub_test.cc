@@ -92,16 +92,17 @@ struct Process final : LinkListener, StagingOwner {
     ++answered;
     if (item.quarantined) return;
     if (item.status == Code::ok) {
-      const auto arrival = check_arrival(item.staging.first(item.head_bytes + item.payload_bytes),
-                                         families_.get(item.id.family), item.id.key, 0, 0);
-      bool sound = arrival.ok();
-      for (uint32_t l = 0; sound && l < arrival.value().head.header().leaf_count; ++l) {
-        const codec::Leaf leaf = arrival.value().head.leaf(l);
-        sound = codec::leaf_hash(arrival.value().payload.subspan(leaf.offset, leaf.stored_bytes)) == leaf.hash;
+      const auto head = check_arrival(item.staging.first(item.head_bytes + item.payload_bytes),
+                                      families_.get(item.id.family), item.id.key, 0, 0);
+      const ConstBytes payload = item.staging.subspan(item.head_bytes, item.payload_bytes);
+      bool sound = head.ok();
+      for (uint32_t l = 0; sound && l < head.value().header().leaf_count; ++l) {
+        const codec::Leaf leaf = head.value().leaf(l);
+        sound = codec::leaf_hash(payload.subspan(leaf.offset, leaf.stored_bytes)) == leaf.hash;
       }
       if (sound) {
         const auto right = SimSource::payload_of(number, payload_bytes(number));
-        ++(std::ranges::equal(arrival.value().payload, right) ? rightly : wrongly);
+        ++(std::ranges::equal(payload, right) ? rightly : wrongly);
       }
     }
     staging.erase(item.cookie);

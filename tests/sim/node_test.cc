@@ -198,7 +198,7 @@ TEST(NodeSim, an_offer_of_impossible_sizes_is_not_wanted) {
   const size_t longest = w.processes[1]->manager().host().arena().head(0).size();
   const auto wanted = [&](uint64_t head_bytes, uint64_t payload_bytes) {
     auto batch = std::make_unique<cluster::OfferBatch>();
-    cluster::OfferBatch::Item item;
+    cluster::Offered item;
     item.id = w.processes[0]->id(3);
     item.head_bytes = static_cast<uint32_t>(head_bytes);
     item.payload_bytes = payload_bytes;
@@ -338,7 +338,7 @@ TEST(NodeSim, an_offer_of_a_family_that_has_no_room_says_so) {
   ASSERT_EQ(has.stack().publish({&slot, 1}, what, {}, {&published, 1}), Code::ok);
   has.host().release({&slot, 1});
   auto batch = std::make_unique<cluster::OfferBatch>();
-  cluster::OfferBatch::Item item;
+  cluster::Offered item;
   item.id = id;
   item.head_bytes = 300;
   item.payload_bytes = 1000;

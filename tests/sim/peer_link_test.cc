@@ -195,12 +195,12 @@ class World final : public LinkListener, public StagingOwner {
       return;
     }
     if (item.status == Code::ok) {
-      const auto arrival = check_arrival(item.staging.first(item.head_bytes + item.payload_bytes),
-                                         families_.get(item.id.family), item.id.key, item.first_leaf, item.leaves);
-      if (!arrival.ok()) {
+      const auto head = check_arrival(item.staging.first(item.head_bytes + item.payload_bytes),
+                                      families_.get(item.id.family), item.id.key, item.first_leaf, item.leaves);
+      if (!head.ok()) {
         ++out_.wrong;
       } else {
-        compare(arrival.value(), item, number);
+        compare(head.value(), item, number);
       }
     } else {
       ++(item.status == Code::miss ? out_.missed : out_.refused);
@@ -209,14 +209,15 @@ class World final : public LinkListener, public StagingOwner {
     staging_.erase(item.cookie);
   }
 
-  void compare(const Arrival& arrival, const FetchItem& item, uint64_t number) {
-    const uint32_t count = arrival.head.header().leaf_count;
+  void compare(const codec::HeadView& head, const FetchItem& item, uint64_t number) {
+    const ConstBytes payload = item.staging.subspan(item.head_bytes, item.payload_bytes);
+    const uint32_t count = head.header().leaf_count;
     const uint32_t end = item.leaves == 0 ? count : item.first_leaf + item.leaves;
-    const uint64_t base = arrival.head.leaf(item.first_leaf).offset;
+    const uint64_t base = head.leaf(item.first_leaf).offset;
     const auto right = SimSource::payload_of(number, payload_bytes(number));
     for (uint32_t l = item.first_leaf; l < end; ++l) {
-      const codec::Leaf leaf = arrival.head.leaf(l);
-      const ConstBytes bytes = arrival.payload.subspan(leaf.offset - base, leaf.stored_bytes);
+      const codec::Leaf leaf = head.leaf(l);
+      const ConstBytes bytes = payload.subspan(leaf.offset - base, leaf.stored_bytes);
       if (codec::leaf_hash(bytes) != leaf.hash) {
         ++out_.refused;
         return;

@@ -56,7 +56,7 @@ class Reader {
       : nodes_(nodes),
         replicas_(replicas),
         file_(disk.open_directory("/pool", true).value(), "members"),
-        locations_({}) {}
+        locations_(16 << 20) {}
 
   void look() {
     ASSERT_TRUE(file_.refresh().ok());

@@ -230,14 +230,12 @@ class World {
     Process& process = prefill(p);
     if (process.gone) return;
     offered_.push_back(p);
-    SessionHost::Offer offer;
-    offer.rank = static_cast<uint16_t>(p);
-    offer.request = {request_, facts_, prefill_[p].locals(), process.deadline + 100 * kMs};
-    offer.done = [this, p](const session::SenderEvent& end) {
-      ++offers_[p].times;
-      offers_[p].status = end.status;
-    };
-    process.host->offer(std::move(offer));
+    process.host->offer(static_cast<uint16_t>(p),
+                        {request_, facts_, prefill_[p].locals(), process.deadline + 100 * kMs},
+                        [this, p](const session::SenderEvent& end) {
+                          ++offers_[p].times;
+                          offers_[p].status = end.status;
+                        });
     if (trouble_ == Trouble::silence) return;
     const uint64_t chunk = 1 + random().below(tokens_ + 10);
     for (const auto& cache : prefill_[p].caches) {
@@ -272,7 +270,7 @@ class World {
       const size_t node = p % prefill_nodes_;
       const std::string name =
           p % 2 == 0 ? SimNetwork::host(prefill(p).node) + ":7000" : "prefill-" + std::to_string(node);
-      session.sources.push_back({name, static_cast<uint16_t>(p)});
+      session.request.sources.push_back({0, static_cast<uint16_t>(p), name});
     }
     session.layer_ready = [this, d](Component component, uint16_t layer) {
       ++seen_.layers;

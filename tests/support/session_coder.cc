@@ -9,7 +9,6 @@ namespace kvbm::test {
 
 using cluster::session::decode_slice;
 using cluster::session::encode_slice;
-using cluster::session::SliceCoding;
 using cluster::session::SliceInSlot;
 
 namespace {
@@ -51,12 +50,12 @@ void SimCoder::ended(const Asked& asked, Came how) {
   EXPECT_TRUE(keys == nullptr || how != Came::plain) << "a plain slice where all are sealed";
 }
 
-SimCoder::Plan SimCoder::plan(const SliceCoding& coding) const {
+SimCoder::Plan SimCoder::plan(const cluster::wire::Coding& coding) const {
   if (keys != nullptr) return (coding.flags & kOpensSealed) != 0 ? Plan::coded : Plan::refused;
   return coding.mode != 0 ? Plan::coded : Plan::plain;
 }
 
-void SimCoder::encode(const SliceInSlot& slice, const SliceCoding& coding, Done done) {
+void SimCoder::encode(const SliceInSlot& slice, const cluster::wire::Coding& coding, Done done) {
   codec::Recipe recipe;
   if (coding.mode != 0) recipe.rules.push_back({0, UINT32_MAX, 3, static_cast<codec::Mode>(coding.mode)});
   Scratch scratch(slice);

@@ -28,10 +28,9 @@ class SimCoder final : public cluster::session::SliceCoder {
   void decode(cluster::session::PeerId peer, const cluster::session::SliceInSlot& slice, uint64_t bytes,
               Done done) override;
   void ended(const Asked& asked, Came how) override;
-  [[nodiscard]] Plan plan(const cluster::session::SliceCoding& coding) const override;
+  [[nodiscard]] Plan plan(const cluster::wire::Coding& coding) const override;
   void gave_plain() override { ++given_plain_; }
-  void encode(const cluster::session::SliceInSlot& slice, const cluster::session::SliceCoding& coding,
-              Done done) override;
+  void encode(const cluster::session::SliceInSlot& slice, const cluster::wire::Coding& coding, Done done) override;
 
   [[nodiscard]] uint64_t coded() const { return coded_; }
   [[nodiscard]] uint64_t decoded() const { return decoded_; }

@@ -22,8 +22,8 @@ std::string_view host_of(std::string_view from) noexcept {
   return port != std::string_view::npos && from[port] == ':' ? from.substr(0, port) : from;
 }
 
-size_t hash_of(std::string_view from, const StrangerLog::Claim& claim, const Status& why) {
-  std::string all = claim.node == NodeId{} ? std::string(host_of(from)) : short_text(claim.node);
+size_t hash_of(std::string_view from, const NodeId& node, const Status& why) {
+  std::string all = node == NodeId{} ? std::string(host_of(from)) : short_text(node);
   all += " " + std::to_string(static_cast<int>(why.code())) + " " + why.what();
   return std::hash<std::string>()(all);
 }
@@ -59,20 +59,21 @@ bool StrangerLog::may_speak(uint64_t now_ns) noexcept {
   return true;
 }
 
-void StrangerLog::refused(std::string_view from, const Claim& claim, const Status& why, uint64_t now_ns) {
+void StrangerLog::refused(std::string_view from, const NodeId& node, std::string_view pool, const Status& why,
+                          uint64_t now_ns) {
   if (log_ == nullptr) return;
-  const size_t stranger = hash_of(from, claim, why);
+  const size_t stranger = hash_of(from, node, why);
   if (was_said(stranger, now_ns) || !may_speak(now_ns)) {
     ++unsaid_;
     return;
   }
   said_[next_said_++ % kRemembered] = {stranger, now_ns + kAgainNs};
   std::string text = "refused a connection from " + shown(from, kMostShown);
-  if (claim.node == NodeId{}) {
+  if (node == NodeId{}) {
     text += ", which has not named its node";
   } else {
-    text += ", which calls itself node " + short_text(claim.node);
-    if (!claim.pool.empty()) text += " of pool \"" + shown(claim.pool, kMaxName) + "\"";
+    text += ", which calls itself node " + short_text(node);
+    if (!pool.empty()) text += " of pool \"" + shown(pool, kMaxName) + "\"";
     text += " (unproven)";
   }
   text += ": " + why.message();

@@ -29,13 +29,9 @@ class StrangerLog {
   // `log` null: nothing is logged.
   StrangerLog(const Log* log, std::string_view component) : log_(log), component_(component) {}
 
-  // The name that a stranger gave; a zero node and an empty pool if it sent none.
-  struct Claim {
-    NodeId node;
-    std::string_view pool;
-  };
-  // Logs a refusal. `from`: the address, as the transport names it. `why`: with the remedy.
-  void refused(std::string_view from, const Claim& claim, const Status& why, uint64_t now_ns);
+  // Logs a refusal. `from`: the address, as the transport names it. `node`, `pool`: as the stranger named them; zero
+  // and empty if it did not. `why`: with the remedy.
+  void refused(std::string_view from, const NodeId& node, std::string_view pool, const Status& why, uint64_t now_ns);
 
  private:
   struct Said {

@@ -51,35 +51,18 @@ bool wants_coded(const wire::Coding& coding) noexcept {
 
 }  // namespace
 
-class LinkCoder::Borrowed {
- public:
-  explicit Borrowed(LinkCoder& of) : of_(of), space_(of.workspaces_.take()) {}
-  ~Borrowed() {
-    if (space_ != nullptr) of_.workspaces_.give_back(std::move(space_));
-  }
-  Borrowed(const Borrowed&) = delete;
-  Borrowed& operator=(const Borrowed&) = delete;
-  codec::Workspace& operator*() {
-    if (space_ == nullptr) space_ = std::make_unique<codec::Workspace>();
-    return *space_;
-  }
-
- private:
-  LinkCoder& of_;
-  std::unique_ptr<codec::Workspace> space_;
-};
-
-CodingCounts::Direction LinkCoder::Direction::now() const noexcept {
-  constexpr auto kOrder = std::memory_order_relaxed;
-  return {coded.load(kOrder),       plain.load(kOrder), raw_bytes.load(kOrder),
-          coded_bytes.load(kOrder), ns.load(kOrder),    refused.load(kOrder)};
+std::unique_ptr<codec::Workspace> LinkCoder::take_workspace() {
+  auto spare = workspaces_.take();
+  return spare != nullptr ? std::move(spare) : std::make_unique<codec::Workspace>();
 }
 
-void LinkCoder::Direction::add(uint64_t raw, uint64_t stored, uint64_t took) noexcept {
-  coded.fetch_add(1, std::memory_order_relaxed);
-  raw_bytes.fetch_add(raw, std::memory_order_relaxed);
-  coded_bytes.fetch_add(stored, std::memory_order_relaxed);
-  ns.fetch_add(took, std::memory_order_relaxed);
+void CodingCounts::Direction::operator+=(const Direction& more) noexcept {
+  coded += more.coded;
+  plain += more.plain;
+  raw_bytes += more.raw_bytes;
+  coded_bytes += more.coded_bytes;
+  ns += more.ns;
+  refused += more.refused;
 }
 
 LinkCoder::LinkCoder(LinkCoding options, Random& random, const Clock& clock, const Log* log)
@@ -99,7 +82,7 @@ void LinkCoder::measure() {
     store_le(raw.data() + i, value);
   }
   std::byte* const out = coded.data() + (64 - reinterpret_cast<uintptr_t>(coded.data()) % 64) % 64;
-  Borrowed workspace(*this);
+  auto workspace = take_workspace();
   const uint64_t hash = codec::leaf_hash(raw);
   uint64_t encode_ns = UINT64_MAX, decode_ns = UINT64_MAX;
   const codec::LeafForm form{codec::Element::bf16, 128, kBytes / 256};
@@ -114,6 +97,7 @@ void LinkCoder::measure() {
     encode_ns = std::min(encode_ns, middle - began);
     decode_ns = std::min(decode_ns, clock_.now_ns() - middle);
   }
+  workspaces_.give_back(std::move(workspace));
   coded_so_fast(&copy::CodingSpeeds::encode_ns_per_byte, encode_ns, kBytes);
   coded_so_fast(&copy::CodingSpeeds::decode_ns_per_byte, decode_ns, kBytes);
 }
@@ -121,18 +105,18 @@ void LinkCoder::measure() {
 // ---- Requests ----
 
 LinkCoder::Known& LinkCoder::known(const NodeId& node) {
-  MutexLock lock(mutex_);
   auto& known = nodes_[node];
   if (known == nullptr) known = std::make_unique<Known>();
   return *known;
 }
 
 void LinkCoder::is_on_this_machine(const NodeId& node, bool here) {
-  known(node).on_this_machine.store(here, std::memory_order_relaxed);
+  MutexLock lock(mutex_);
+  known(node).on_this_machine = here;
 }
 
 copy::CodingSpeeds LinkCoder::speeds(const Known& of) const {
-  const double shared = of.on_this_machine.load(std::memory_order_relaxed) ? kLoopbackWork : 0;
+  const double shared = of.on_this_machine ? kLoopbackWork : 0;
   return {speeds_.encode_ns_per_byte, speeds_.decode_ns_per_byte, kThoughtRatio, shared};
 }
 
@@ -149,8 +133,8 @@ LinkCoder::Asked LinkCoder::ask(const NodeId& node, uint64_t bytes, bool takes_l
   out.ticket = {clock_.now_ns(), bytes, copy::Way::plain};
   codec::Mode mode = options_.mode;
   if (options_.automatic) {
-    Known& of = known(node);
     MutexLock lock(mutex_);
+    Known& of = known(node);
     out.choice = &of.choice(use);
     out.ticket = out.choice->next(out.ticket.asked_ns, bytes, speeds(of), deadline_ns);
     mode = mode_of(out.ticket.way, out.choice->state(bytes));
@@ -188,7 +172,7 @@ LinkCoder::NodeState LinkCoder::state(const NodeId& node) const {
   MutexLock lock(mutex_);
   const auto known = nodes_.find(node);
   if (known == nodes_.end()) return out;
-  out.taken = known->second->taken.now();
+  out.taken = known->second->taken;
   if (!options_.automatic) return out;
   out.choice = known->second->choice(Use::records).state(kLargeBatch);
   out.mode = mode_of(out.choice.way, out.choice);
@@ -219,35 +203,30 @@ uint64_t LinkCoder::room(uint32_t head_bytes, uint64_t payload_bytes) const noex
 bool LinkCoder::take(const NodeId& node, bool coded, bool sealed) {
   // Sealed bytes without the coded flag would be accepted unopened.
   if (options_.keys != nullptr && !(coded && sealed)) {
-    taken_.refused.fetch_add(1, std::memory_order_relaxed);
-    known(node).taken.refused.fetch_add(1, std::memory_order_relaxed);
+    count_taken(node, {.refused = 1});
     warn_once(Code::not_permitted,
               "a node gave a record that is not sealed, which is refused here: give it this node's seal.key_file");
     return false;
   }
-  if (!coded) {
-    taken_.plain.fetch_add(1, std::memory_order_relaxed);
-    known(node).taken.plain.fetch_add(1, std::memory_order_relaxed);
-  }
+  if (!coded) count_taken(node, {.plain = 1});
   return true;
 }
 
 Code LinkCoder::decode_record(const NodeId& node, bool allow_lossy, const codec::HeadView& coded, ConstBytes stored,
                               MutableBytes head, MutableBytes payload) {
   const codec::DecodeRules rules{options_.keys.get(), allow_lossy};
-  Borrowed workspace(*this);
+  auto workspace = take_workspace();
   const uint64_t began = clock_.now_ns();
   const Status status = codec::decode_record(coded, stored, rules, 0, 0, head, payload, *workspace);
   const uint64_t took = clock_.now_ns() - began;
+  workspaces_.give_back(std::move(workspace));
   if (!status.ok()) {
-    taken_.refused.fetch_add(1, std::memory_order_relaxed);
-    known(node).taken.refused.fetch_add(1, std::memory_order_relaxed);
+    count_taken(node, {.refused = 1});
     if (status.code() != Code::damaged)
       warn_once(status.code(), "a record of another node is refused: " + status.message());
     return status.code();
   }
-  taken_.add(payload.size(), stored.size(), took);
-  known(node).taken.add(payload.size(), stored.size(), took);
+  count_taken(node, {.coded = 1, .raw_bytes = payload.size(), .coded_bytes = stored.size(), .ns = took});
   // Excludes records that were only sealed.
   if (stored.size() < payload.size()) coded_so_fast(&copy::CodingSpeeds::decode_ns_per_byte, took, payload.size());
   return Code::ok;
@@ -258,7 +237,7 @@ Code LinkCoder::decode_record(const NodeId& node, bool allow_lossy, const codec:
 LinkCoder::Plan LinkCoder::plan(const wire::Coding& coding) {
   if (options_.keys != nullptr) {
     if ((coding.flags & wire::kOpensSealed) != 0) return Plan::coded;
-    given_.refused.fetch_add(1, std::memory_order_relaxed);
+    count_given({.refused = 1});
     warn_once(Code::miss,
               "a node asked for records that are sealed here, and cannot open them: it gets none until it has this "
               "node's seal.key_file");
@@ -298,15 +277,18 @@ Result<codec::CodedSizes> LinkCoder::encode(FamilyId family, const codec::HeadVi
 Result<codec::CodedSizes> LinkCoder::encode_record(const codec::HeadView& head, ConstBytes payload,
                                                    const codec::RecordForm& form, const codec::Recipe& recipe,
                                                    MutableBytes out_head, MutableBytes out_payload) {
-  Borrowed workspace(*this);
+  auto workspace = take_workspace();
   const uint64_t began = clock_.now_ns();
   auto sizes = codec::encode_record(head, payload, form, recipe, options_.keys.get(), random_, out_head, out_payload,
                                     *workspace);
   const uint64_t took = clock_.now_ns() - began;
+  workspaces_.give_back(std::move(workspace));
   if (sizes.ok()) {
-    given_.add(payload.size(), sizes.value().payload_bytes, took);
+    const uint64_t coded_bytes = sizes.value().payload_bytes;
+    count_given({.coded = 1, .raw_bytes = payload.size(), .coded_bytes = coded_bytes, .ns = took});
   } else if (sizes.status().code() == Code::again) {
-    useless_.fetch_add(1, std::memory_order_relaxed);
+    MutexLock lock(mutex_);
+    ++counts_.useless;
   }
   if (sizes.ok() && sizes.value().payload_bytes < payload.size()) {
     coded_so_fast(&copy::CodingSpeeds::encode_ns_per_byte, took, payload.size());
@@ -314,9 +296,15 @@ Result<codec::CodedSizes> LinkCoder::encode_record(const codec::HeadView& head, 
   return sizes;
 }
 
-CodingCounts LinkCoder::counts() const noexcept {
-  return {given_.now(), taken_.now(), declined_.load(std::memory_order_relaxed),
-          useless_.load(std::memory_order_relaxed)};
+void LinkCoder::count_given(const CodingCounts::Direction& more) {
+  MutexLock lock(mutex_);
+  counts_.given += more;
+}
+
+void LinkCoder::count_taken(const NodeId& node, const CodingCounts::Direction& more) {
+  MutexLock lock(mutex_);
+  counts_.taken += more;
+  known(node).taken += more;
 }
 
 // Logs each text once, and at most kMostWarnings different ones.

@@ -8,7 +8,6 @@
 #pragma once
 
 #include <array>
-#include <atomic>
 #include <functional>
 #include <map>
 #include <memory>
@@ -45,6 +44,7 @@ struct CodingCounts {
     uint64_t raw_bytes = 0, coded_bytes = 0;  // payloads of the coded ones, before and after
     uint64_t ns = 0;                          // of coding or decoding them
     uint64_t refused = 0;                     // of `given`: the peer cannot open them; of `taken`: unusable
+    void operator+=(const Direction& more) noexcept;
   };
   Direction given, taken;
   uint64_t declined = 0;  // sent plain though coding was requested: no buffer was free
@@ -113,10 +113,16 @@ class LinkCoder {
   Result<codec::CodedSizes> encode_record(const codec::HeadView& head, ConstBytes payload,
                                           const codec::RecordForm& form, const codec::Recipe& recipe,
                                           MutableBytes out_head, MutableBytes out_payload);
-  void count_declined() noexcept { declined_.fetch_add(1, std::memory_order_relaxed); }
-  void count_plain_given() noexcept { given_.plain.fetch_add(1, std::memory_order_relaxed); }
+  void count_declined() {
+    MutexLock lock(mutex_);
+    ++counts_.declined;
+  }
+  void count_plain_given() { count_given({.plain = 1}); }
 
-  [[nodiscard]] CodingCounts counts() const noexcept;
+  [[nodiscard]] CodingCounts counts() const {
+    MutexLock lock(mutex_);
+    return counts_;
+  }
   // Coding of large batches that are requested from a node now, and counts of what arrived from it, slices included.
   struct NodeState {
     bool automatic = false;  // `mode` was chosen by measurement
@@ -136,25 +142,21 @@ class LinkCoder {
   [[nodiscard]] std::vector<Choice> choices() const;
 
  private:
-  // Counters of one direction; relaxed, used for figures only.
-  struct Direction {
-    std::atomic<uint64_t> coded{0}, plain{0}, raw_bytes{0}, coded_bytes{0}, ns{0}, refused{0};
-    [[nodiscard]] CodingCounts::Direction now() const noexcept;
-    void add(uint64_t raw, uint64_t stored, uint64_t took) noexcept;
-  };
-  // State of a node; never removed.
+  // State of a node; never removed. Under mutex_.
   struct Known {
-    std::array<copy::CodecChoice, 2> choices;  // by Use; under mutex_
-    Direction taken;
-    std::atomic<bool> on_this_machine{false};
+    std::array<copy::CodecChoice, 2> choices;  // by Use
+    CodingCounts::Direction taken;
+    bool on_this_machine = false;
     [[nodiscard]] copy::CodecChoice& choice(Use use) noexcept { return choices[static_cast<size_t>(use)]; }
   };
-  class Borrowed;  // a workspace
 
   [[nodiscard]] std::shared_ptr<const tier::coded::FamilyTerms> terms(FamilyId family) const {
     return terms_ ? terms_(family) : nullptr;
   }
-  [[nodiscard]] Known& known(const NodeId& node);
+  [[nodiscard]] std::unique_ptr<codec::Workspace> take_workspace();
+  [[nodiscard]] Known& known(const NodeId& node) KVBM_REQUIRES(mutex_);
+  void count_given(const CodingCounts::Direction& more);
+  void count_taken(const NodeId& node, const CodingCounts::Direction& more);
   [[nodiscard]] copy::CodingSpeeds speeds(const Known& of) const KVBM_REQUIRES(mutex_);
   void coded_so_fast(double copy::CodingSpeeds::*which, uint64_t took, uint64_t raw);
   void warn_once(Code why, const std::string& text);
@@ -164,9 +166,8 @@ class LinkCoder {
   const Clock& clock_;
   const Log* const log_;
   Terms terms_;
-  Direction given_, taken_;
-  std::atomic<uint64_t> declined_{0}, useless_{0};
   mutable Mutex mutex_;
+  CodingCounts counts_ KVBM_GUARDED_BY(mutex_);
   std::map<NodeId, std::unique_ptr<Known>> nodes_ KVBM_GUARDED_BY(mutex_);
   std::set<std::string> warned_ KVBM_GUARDED_BY(mutex_);
   // The fastest speed seen: it only decides whether coding is tried at all, and one slow minute must not end that.

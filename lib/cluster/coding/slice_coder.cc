@@ -8,7 +8,6 @@
 
 namespace kvbm::cluster {
 
-using session::SliceCoding;
 using session::SliceInSlot;
 
 namespace {
@@ -16,8 +15,6 @@ namespace {
 constexpr size_t kScratchAlign = 64;
 // Limit of buffers kept for later slices; one for each coding thread is enough.
 constexpr size_t kMostIdle = 16;
-
-wire::Coding on_links(const SliceCoding& c) noexcept { return {c.mode, c.flags, c.codecs}; }
 
 Status why(Code code) {
   switch (code) {
@@ -36,40 +33,29 @@ Status why(Code code) {
 
 // State shared with tasks.
 struct LinkSliceCoder::Shared {
-  struct Buffer {
+  // Work memory of a task.
+  struct Scratch {
     AlignedBytes memory;
     size_t bytes = 0;
+    [[nodiscard]] MutableBytes all() const noexcept { return {memory.get(), bytes}; }
   };
   Shared(std::shared_ptr<LinkCoder> c, Executor& executor) : coder(std::move(c)), links(executor) {}
+  // Empty if memory was refused.
+  Scratch scratch_for(const SliceInSlot& slice) {
+    Scratch out = idle.take();
+    const size_t bytes =
+        round_up(session::slice_scratch_bytes(slice.head.leaves, slice.head.payload_bytes), kScratchAlign);
+    if (out.bytes >= bytes) return out;
+    out = {};
+    out.memory = aligned_bytes(kScratchAlign, bytes);
+    out.bytes = out.memory != nullptr ? bytes : 0;
+    return out;
+  }
 
   const std::shared_ptr<LinkCoder> coder;
   WeakExecutor links;
   std::vector<std::shared_ptr<Arena>> kept;  // used on the links' thread only
-  Spares<Buffer> idle{kMostIdle};
-};
-
-// Work memory of a task.
-class LinkSliceCoder::Scratch {
- public:
-  Scratch(Shared& of, const SliceInSlot& slice) : of_(of), buffer_(of.idle.take()) {
-    const size_t bytes =
-        round_up(session::slice_scratch_bytes(slice.head.leaves, slice.head.payload_bytes), kScratchAlign);
-    if (buffer_.bytes >= bytes) return;
-    buffer_ = {};
-    buffer_.memory = aligned_bytes(kScratchAlign, bytes);
-    buffer_.bytes = buffer_.memory != nullptr ? bytes : 0;
-  }
-  ~Scratch() {
-    if (buffer_.memory != nullptr) of_.idle.give_back(std::move(buffer_));
-  }
-  Scratch(const Scratch&) = delete;
-  Scratch& operator=(const Scratch&) = delete;
-  // Empty if memory was refused.
-  [[nodiscard]] MutableBytes bytes() const noexcept { return {buffer_.memory.get(), buffer_.bytes}; }
-
- private:
-  Shared& of_;
-  Shared::Buffer buffer_;
+  Spares<Scratch> idle{kMostIdle};
 };
 
 LinkSliceCoder::LinkSliceCoder(Options options, Executor& links)
@@ -97,7 +83,7 @@ LinkSliceCoder::Asked LinkSliceCoder::ask(session::PeerId peer, uint64_t bytes, 
       again || near ? coder.ask_as_it_is() : coder.ask(node, bytes, false, LinkCoder::Use::slices);
   Asked out;
   out.bytes = bytes;
-  out.coding = {how.coding.mode, how.coding.flags, how.coding.codecs};
+  out.coding = how.coding;
   out.asked_ns = how.ticket.asked_ns;
   out.of = how.choice;
   return out;
@@ -108,7 +94,7 @@ bool LinkSliceCoder::take_plain(session::PeerId peer) { return options_.coder->t
 void LinkSliceCoder::ended(const Asked& asked, Came how) {
   if (asked.of == nullptr) return;
   LinkCoder::Asked was;
-  was.coding = on_links(asked.coding);
+  was.coding = asked.coding;
   const copy::Way way = asked.coding.mode != 0 ? copy::Way::coded : copy::Way::plain;
   was.ticket = {asked.asked_ns, asked.bytes, way};
   was.choice = static_cast<copy::CodecChoice*>(asked.of);
@@ -118,20 +104,21 @@ void LinkSliceCoder::ended(const Asked& asked, Came how) {
 void LinkSliceCoder::decode(session::PeerId peer, const SliceInSlot& slice, uint64_t bytes, Done done) {
   post(
       [slice, bytes, node = node_of(peer)](Shared& shared) -> std::pair<Status, uint64_t> {
-        const Scratch scratch(shared, slice);
-        if (scratch.bytes().empty()) return {Status(Code::no_memory, "no memory to decode a slice in"), 0};
+        auto scratch = shared.scratch_for(slice);
+        if (scratch.bytes == 0) return {Status(Code::no_memory, "no memory to decode a slice in"), 0};
         Status status = session::decode_slice(
-            slice, bytes, scratch.bytes(),
+            slice, bytes, scratch.all(),
             [&](const codec::HeadView& coded, ConstBytes stored, MutableBytes head, MutableBytes payload) {
               return why(shared.coder->decode_record(node, false, coded, stored, head, payload));
             });
+        shared.idle.give_back(std::move(scratch));
         return {std::move(status), bytes};
       },
       std::move(done));
 }
 
-LinkSliceCoder::Plan LinkSliceCoder::plan(const SliceCoding& coding) const {
-  switch (options_.coder->plan(on_links(coding))) {
+LinkSliceCoder::Plan LinkSliceCoder::plan(const wire::Coding& coding) const {
+  switch (options_.coder->plan(coding)) {
     case LinkCoder::Plan::plain:
       return Plan::plain;
     case LinkCoder::Plan::coded:
@@ -142,20 +129,21 @@ LinkSliceCoder::Plan LinkSliceCoder::plan(const SliceCoding& coding) const {
   return Plan::refused;
 }
 
-void LinkSliceCoder::encode(const SliceInSlot& slice, const SliceCoding& coding, Done done) {
+void LinkSliceCoder::encode(const SliceInSlot& slice, const wire::Coding& coding, Done done) {
   post(
-      [slice, recipe = options_.coder->lossless(on_links(coding))](Shared& shared) -> std::pair<Status, uint64_t> {
-        const Scratch scratch(shared, slice);
-        if (scratch.bytes().empty()) {
+      [slice, recipe = options_.coder->lossless(coding)](Shared& shared) -> std::pair<Status, uint64_t> {
+        auto scratch = shared.scratch_for(slice);
+        if (scratch.bytes == 0) {
           if (!shared.coder->seals()) shared.coder->count_declined();
           return {Status(shared.coder->seals() ? Code::no_memory : Code::again, "no memory to code a slice in"), 0};
         }
         auto coded = session::encode_slice(
-            slice, scratch.bytes(),
+            slice, scratch.all(),
             [&](const codec::HeadView& head, ConstBytes payload, const codec::RecordForm& form, MutableBytes out_head,
                 MutableBytes out_payload) {
               return shared.coder->encode_record(head, payload, form, recipe, out_head, out_payload);
             });
+        shared.idle.give_back(std::move(scratch));
         if (!coded.ok()) return {coded.status(), 0};
         return {Status(), coded.value()};
       },

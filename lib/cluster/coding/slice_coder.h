@@ -43,13 +43,12 @@ class LinkSliceCoder final : public session::SliceCoder {
   bool take_plain(session::PeerId peer) override;
   void decode(session::PeerId peer, const session::SliceInSlot& slice, uint64_t bytes, Done done) override;
   void ended(const Asked& asked, Came how) override;
-  [[nodiscard]] Plan plan(const session::SliceCoding& coding) const override;
+  [[nodiscard]] Plan plan(const wire::Coding& coding) const override;
   void gave_plain() override { options_.coder->count_plain_given(); }
-  void encode(const session::SliceInSlot& slice, const session::SliceCoding& coding, Done done) override;
+  void encode(const session::SliceInSlot& slice, const wire::Coding& coding, Done done) override;
 
  private:
   struct Shared;
-  class Scratch;
   void post(UniqueFunction<std::pair<Status, uint64_t>(Shared&)> work, Done done);
   [[nodiscard]] NodeId node_of(session::PeerId peer) const { return options_.node_of(peer).value_or(NodeId{}); }
 

@@ -103,7 +103,7 @@ void LinkHub::peer_closed(copy::Peer peer, const Status& status) {
     return;
   }
   if (link.role() != Role::responder || link.proven() || !is_refusal(link.why().code())) return;
-  strangers_.refused(entry.from, {link.peer().node, link.peer().pool}, link.why(), host_.executor.clock().now_ns());
+  strangers_.refused(entry.from, link.peer().node, link.peer().pool, link.why(), host_.executor.clock().now_ns());
 }
 
 }  // namespace kvbm::cluster

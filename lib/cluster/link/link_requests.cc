@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <new>
 
+#include "cluster/link/peer_link.h"
 #include "codec/coded/coded_record.h"
 
 namespace kvbm::cluster {
@@ -116,7 +117,7 @@ bool LinkRequests::cancel(uint64_t operation) {
 
 void LinkRequests::begin(uint32_t peer_limit) { limit_ = std::max(1U, std::min(host_.limits.requests, peer_limit)); }
 
-void LinkRequests::send(size_t bytes) { outlet_.commit(bytes); }
+void LinkRequests::send(size_t bytes) { link_.commit(bytes); }
 
 // Sends one message for the first operation of the queue.
 LinkRequests::Pumped LinkRequests::pump_first(std::deque<uint64_t>& queue) {
@@ -134,7 +135,7 @@ LinkRequests::Pumped LinkRequests::pump_first(std::deque<uint64_t>& queue) {
 // Serves both queues in turn, while both may send.
 void LinkRequests::pump() {
   bool starved = false;
-  while (ended_ == Code::ok && limit_ != 0 && outlet_.clear() && requests_.size() < limit_) {
+  while (ended_ == Code::ok && limit_ != 0 && link_.clear() && requests_.size() < limit_) {
     const bool may_fetch = !fetches_.empty() && !starved && (limit_ == 1 || requests_.size() + 1 < limit_);
     if (queue_.empty() && !may_fetch) return;
     if (may_fetch && (queue_.empty() || fetch_next_)) {
@@ -156,7 +157,7 @@ void LinkRequests::received(uint64_t token, Code code, uint64_t bytes) {
   Operation* op = transfer.operation == 0 ? nullptr : operations_.get(transfer.operation);
   if (op == nullptr) {
     stats_.quarantined_bytes -= transfer.bytes;
-    if (transfer.owner != nullptr) quiet_.push_back({transfer.owner, transfer.cookie});
+    if (transfer.owner != nullptr) quiet_.push_back(transfer);
     return;
   }
   op->items[transfer.item].token = 0;
@@ -177,19 +178,19 @@ void LinkRequests::arrived(Operation& op, uint32_t index, Code code, uint64_t by
     return;
   }
   FetchItem& item = op.fetch->items[index];
-  const auto arrival = check_arrival(ConstBytes(item.staging).first(std::min<uint64_t>(bytes, item.staging.size())),
-                                     host_.families.get(item.id.family), item.id.key, item.first_leaf, item.leaves);
-  if (!arrival.ok()) {
-    state.ending = arrival.status().code() == Code::mismatch ? Code::mismatch : Code::damaged;
+  const ConstBytes came = ConstBytes(item.staging).first(std::min<uint64_t>(bytes, item.staging.size()));
+  const auto head = check_arrival(came, host_.families.get(item.id.family), item.id.key, item.first_leaf, item.leaves);
+  if (!head.ok()) {
+    state.ending = head.status().code() == Code::mismatch ? Code::mismatch : Code::damaged;
     ++(state.ending == Code::mismatch ? stats_.wrong_records : stats_.damaged);
     return;
   }
   state.ending = Code::ok;
-  item.head_bytes = static_cast<uint32_t>(arrival.value().head.head_bytes());
-  item.payload_bytes = arrival.value().payload.size();
-  item.raw_bytes = arrival.value().head.header().raw_bytes;
-  item.coded = codec::is_coded(arrival.value().head);
-  item.sealed = (arrival.value().head.header().flags & codec::kSealed) != 0;
+  item.head_bytes = static_cast<uint32_t>(head.value().head_bytes());
+  item.payload_bytes = came.size() - item.head_bytes;
+  item.raw_bytes = head.value().header().raw_bytes;
+  item.coded = codec::is_coded(head.value());
+  item.sealed = (head.value().header().flags & codec::kSealed) != 0;
   stats_.fetched_bytes += bytes;
 }
 
@@ -241,13 +242,13 @@ void LinkRequests::abandon(uint64_t id, Operation& op, Code code) {
     said.quarantined = true;
     transfers_.find(item.token)->operation = 0;
     stats_.quarantined_bytes += said.staging.size();
-    outlet_.port().cancel(item.token);
+    link_.port().cancel(item.token);
   }
   if (op.offer != nullptr) op.offer->status = code;
   op.unresolved = 0;
   if (op.kind == Kind::fetch && ended_ == Code::ok && limit_ != 0) {
     for (const uint64_t request : op.requests)
-      send(wire::encode(wire::Plain{wire::Type::cancel, request, 0}, outlet_.body()));
+      send(wire::encode(wire::Head{wire::Type::cancel, request}, link_.body()));
   }
   finish(id);
 }
@@ -307,7 +308,7 @@ void LinkRequests::tell(Operation& op) {
 
 void LinkRequests::drain() {
   std::vector<Operation> finished;
-  std::vector<Quiet> quiet;
+  std::vector<Transfer> quiet;
   finished.swap(finished_);
   quiet.swap(quiet_);
   size_t reported = 0;
@@ -319,11 +320,11 @@ void LinkRequests::drain() {
     finished.swap(finished_);
     quiet.swap(quiet_);
     for (Operation& late : finished) finished_.push_back(std::move(late));
-    for (const Quiet& late : quiet) quiet_.push_back(late);
+    for (const Transfer& late : quiet) quiet_.push_back(late);
     throw;
   }
   // After the batches: an item must be reported as quarantined before it is reported as quiet.
-  for (const Quiet& q : quiet) q.owner->staging_quiet(q.cookie);
+  for (const Transfer& q : quiet) q.owner->staging_quiet(q.cookie);
 }
 
 }  // namespace kvbm::cluster

@@ -23,7 +23,7 @@ class LinkRequests {
   using LeaseDone = UniqueFunction<void(Code, uint64_t granted_ns)>;
   using CodeDone = UniqueFunction<void(Code)>;
 
-  LinkRequests(LinkHost& host, LinkOutlet& outlet, LinkStats& stats) : host_(host), outlet_(outlet), stats_(stats) {}
+  LinkRequests(LinkHost& host, PeerLink& link, LinkStats& stats) : host_(host), link_(link), stats_(stats) {}
 
   // Each returns the operation's name for cancel(); 0: it has ended already.
   uint64_t find(std::unique_ptr<FindBatch> batch);
@@ -49,8 +49,6 @@ class LinkRequests {
   void drain();
   // Returns the leases of offers that the peer does not want, or that ended before an answer.
   [[nodiscard]] std::vector<uint64_t> unwanted_leases() noexcept { return std::exchange(unwanted_, {}); }
-  [[nodiscard]] size_t unfinished() const noexcept { return operations_.size(); }
-  [[nodiscard]] size_t transfers() const noexcept { return transfers_.size(); }
 
  private:
   enum class Kind : uint8_t { find, fetch, offer, status, renew, invalidate };
@@ -71,7 +69,7 @@ class LinkRequests {
     std::unique_ptr<OfferBatch> offer;
     std::vector<Item> items;         // of a fetch
     std::vector<uint64_t> requests;  // not answered yet
-    wire::Renew renew;
+    wire::Lease renew;
     wire::Invalidate invalidate;
     uint64_t lease = 0;
     Code code = Code::ok;
@@ -93,10 +91,6 @@ class LinkRequests {
     uint64_t bytes = 0;
     StagingOwner* owner = nullptr;
     uint64_t cookie = 0;
-  };
-  struct Quiet {
-    StagingOwner* owner;
-    uint64_t cookie;
   };
 
   uint64_t start(Operation operation);
@@ -128,7 +122,7 @@ class LinkRequests {
   uint64_t request_of(const Operation& operation, uint32_t item);
 
   LinkHost& host_;
-  LinkOutlet& outlet_;
+  PeerLink& link_;
   LinkStats& stats_;
   Slots<Operation> operations_;
   Slots<Request> requests_;
@@ -137,7 +131,7 @@ class LinkRequests {
   std::deque<uint64_t> fetches_;  // fetches with something to send
   bool fetch_next_ = false;       // the other queue was served last
   std::vector<Operation> finished_;
-  std::vector<Quiet> quiet_;
+  std::vector<Transfer> quiet_;  // ended after their items
   std::vector<uint64_t> unwanted_;
   uint64_t next_tag_ = 1;
   uint64_t next_deadline_ = kNever;

@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "cluster/link/peer_link.h"
+
 namespace kvbm::cluster {
 namespace {
 
@@ -53,7 +55,7 @@ Status LinkRequests::take_found(uint64_t request, ConstBytes body) {
   const Request* asked = requests_.get(request);
   Operation* op = asked == nullptr ? nullptr : operations_.get(asked->operation);
   if (op == nullptr) {
-    if (m.lease != 0) send(wire::encode(wire::Release{{m.lease}}, outlet_.body()));
+    if (m.lease != 0) send(wire::encode(wire::Release{{m.lease}}, link_.body()));
     return {};
   }
   if (op->kind != Kind::find || m.first != asked->first || m.items.size() != asked->count) {
@@ -88,7 +90,7 @@ Status LinkRequests::take_fetched(uint64_t request, ConstBytes body) {
     op->fetch->items[index].head_bytes = said.head_bytes;
     op->fetch->items[index].payload_bytes = said.payload_bytes;
     // The item ends with its post, so that the staging is quiet by then.
-    outlet_.port().cancel(item.token);
+    link_.port().cancel(item.token);
   }
   return {};
 }
@@ -111,8 +113,8 @@ Status LinkRequests::take_small(const wire::Head& head, ConstBytes body) {
   const Request* asked = requests_.get(head.request);
   Operation* op = asked == nullptr ? nullptr : operations_.get(asked->operation);
   wire::NodeStatus status;
-  wire::Granted granted;
-  wire::Plain plain;
+  wire::Lease granted;
+  wire::Head plain;
   Status decoded;
   Kind kind = Kind::status;
   Code code = Code::ok;
@@ -152,7 +154,7 @@ Status LinkRequests::take_failed(uint64_t request, ConstBytes body) {
       if (op->items[i].state != ItemState::asked) continue;
       op->items[i].state = ItemState::ending;
       op->items[i].ending = code;
-      outlet_.port().cancel(op->items[i].token);
+      link_.port().cancel(op->items[i].token);
     }
   } else if (op->kind == Kind::find) {
     std::fill_n(op->find->status.begin() + part.first, part.count, code);

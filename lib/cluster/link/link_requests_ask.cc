@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "cluster/link/peer_link.h"
+
 namespace kvbm::cluster {
 
 bool LinkRequests::issue(uint64_t id) {
@@ -33,7 +35,7 @@ bool LinkRequests::issue_find(uint64_t id, Operation& op) {
     ++op.next;
   }
   m.request = add_request(id, op, m.first, static_cast<uint32_t>(m.items.size()));
-  send(wire::encode(m, outlet_.body()));
+  send(wire::encode(m, link_.body()));
   return true;
 }
 
@@ -42,7 +44,7 @@ bool LinkRequests::post_item(uint64_t id, Operation& op, uint32_t index) {
   FetchItem& item = op.fetch->items[index];
   Item& state = op.items[index];
   uint64_t token = 0;
-  const Code code = outlet_.port().post(next_tag_++, item.staging, token);
+  const Code code = link_.port().post(next_tag_++, item.staging, token);
   if (code != Code::ok) {
     resolve(id, op, index, code == Code::stale_handle || code == Code::closed ? Code::owner_gone : code);
     return false;
@@ -93,7 +95,7 @@ bool LinkRequests::issue_fetch(uint64_t id, Operation& op) {
   }
   if (m.items.empty()) return op.next != first;
   m.request = add_request(id, op, first, static_cast<uint32_t>(m.items.size()));
-  send(wire::encode(m, outlet_.body()));
+  send(wire::encode(m, link_.body()));
   return true;
 }
 
@@ -103,7 +105,7 @@ bool LinkRequests::issue_offer(uint64_t id, Operation& op) {
   m.items.clear();
   m.lease = op.lease;
   m.lease_ns = op.offer->lease_ns;
-  for (const OfferBatch::Item& item : op.offer->items) {
+  for (const Offered& item : op.offer->items) {
     const uint32_t family = place_family(m.families, host_.families.get(item.id.family));
     if (family == wire::kMaxFamiliesPerMessage || m.items.size() == wire::kMaxOfferItems) {
       finish_small(id, op, Code::invalid_argument);
@@ -117,20 +119,20 @@ bool LinkRequests::issue_offer(uint64_t id, Operation& op) {
                        item.location});
   }
   m.request = add_request(id, op, 0, static_cast<uint32_t>(m.items.size()));
-  send(wire::encode(m, outlet_.body()));
+  send(wire::encode(m, link_.body()));
   return true;
 }
 
 bool LinkRequests::issue_small(uint64_t id, Operation& op) {
   const uint64_t request = add_request(id, op, 0, 1);
   if (op.kind == Kind::status) {
-    send(wire::encode(wire::Plain{wire::Type::ask_status, request, 0}, outlet_.body()));
+    send(wire::encode(wire::Head{wire::Type::ask_status, request}, link_.body()));
   } else if (op.kind == Kind::renew) {
     op.renew.request = request;
-    send(wire::encode(op.renew, outlet_.body()));
+    send(wire::encode(op.renew, link_.body()));
   } else {
     op.invalidate.request = request;
-    send(wire::encode(op.invalidate, outlet_.body()));
+    send(wire::encode(op.invalidate, link_.body()));
   }
   return true;
 }

@@ -14,7 +14,7 @@ LinkService::~LinkService() {
 }
 
 Status LinkService::take(const wire::Head& head, ConstBytes body) {
-  wire::Plain plain;
+  wire::Head plain;
   switch (head.type) {
     case wire::Type::find:
       return take_find(body);
@@ -34,7 +34,7 @@ Status LinkService::take(const wire::Head& head, ConstBytes body) {
   if (Status status = wire::decode(body, plain); !status.ok()) return status;  // ask_status
   wire::NodeStatus status = host_.source.status();
   status.request = plain.request;
-  outlet_.commit(wire::encode(status, outlet_.body()));
+  link_.commit(wire::encode(status, link_.body()));
   return {};
 }
 
@@ -79,7 +79,7 @@ Status LinkService::take_find(ConstBytes body) {
     answer.lease = add_lease(std::move(held), answer.lease_ns);
     if (answer.lease == 0) answer.lease_ns = 0;
   }
-  outlet_.commit(wire::encode(answer, outlet_.body()));
+  link_.commit(wire::encode(answer, link_.body()));
   return {};
 }
 
@@ -88,7 +88,7 @@ Status LinkService::take_fetch(ConstBytes body) {
   if (Status status = wire::decode(body, m); !status.ok()) return status;
   // Twice the limit: the peer may have all bytes of a request, and so count it as ended, before its pushes end here.
   if (serving_.size() >= 2 * static_cast<size_t>(host_.limits.requests)) {
-    outlet_.commit(wire::encode(wire::Failed{m.request, static_cast<int32_t>(Code::again), 0}, outlet_.body()));
+    link_.commit(wire::encode(wire::Failed{m.request, static_cast<int32_t>(Code::again), 0}, link_.body()));
     return {};
   }
   Serving serving;
@@ -153,7 +153,7 @@ void LinkService::start(uint64_t id, uint32_t index) {
   }
   ++serving.open;
   opened_one();
-  auto opened = [handle = outlet_.handle(), source = &host_.source, id, index](const OpenedRecord& record) {
+  auto opened = [handle = link_.weak_from_this(), source = &host_.source, id, index](const OpenedRecord& record) {
     if (const auto link = handle.lock()) {
       link->record_opened(id, index, record);
     } else if (record.code == Code::ok) {
@@ -179,7 +179,7 @@ void LinkService::record_opened(uint64_t id, uint32_t index, const OpenedRecord&
     } else {
       const ConstBytes pieces[2] = {record.head, record.payload};
       uint64_t token = 0;
-      code = outlet_.port().push(serving->items[index].tag, std::span(pieces, record.payload.empty() ? 1 : 2), token);
+      code = link_.port().push(serving->items[index].tag, std::span(pieces, record.payload.empty() ? 1 : 2), token);
       if (code == Code::ok) {
         serving->items[index].token = token;
         pushes_.insert(token, {id, index, record.pin});
@@ -222,7 +222,7 @@ void LinkService::flush(Serving& serving) {
   m.request = serving.request;
   m.items.swap(serving.failed);
   serving.failed.clear();
-  if (!ended_ && !serving.cancelled) outlet_.commit(wire::encode(m, outlet_.body()));
+  if (!ended_ && !serving.cancelled) link_.commit(wire::encode(m, link_.body()));
 }
 
 // Ends a serving when its last item has ended.
@@ -235,7 +235,7 @@ void LinkService::close_item(uint64_t id) {
 }
 
 Status LinkService::take_cancel(ConstBytes body) {
-  wire::Plain m;
+  wire::Head m;
   if (Status status = wire::decode(body, m); !status.ok()) return status;
   uint64_t id = 0;
   serving_.each([&](uint64_t at, Serving& serving) {
@@ -245,7 +245,7 @@ Status LinkService::take_cancel(ConstBytes body) {
   if (serving == nullptr) return {};
   serving->cancelled = true;
   for (const ServedItem& item : serving->items) {
-    if (item.token != 0) outlet_.port().cancel(item.token);
+    if (item.token != 0) link_.port().cancel(item.token);
   }
   close_item(id);
   return {};
@@ -298,7 +298,7 @@ Status LinkService::take_release(ConstBytes body) {
 }
 
 Status LinkService::take_renew(ConstBytes body) {
-  wire::Renew m;
+  wire::Lease m;
   if (Status status = wire::decode(body, m); !status.ok()) return status;
   const auto found = leases_.find(m.lease);
   uint64_t granted = 0;
@@ -309,7 +309,7 @@ Status LinkService::take_renew(ConstBytes body) {
     found->second.until_ns = now + granted;
     next_deadline_ = std::min(next_deadline_, found->second.until_ns);
   }
-  outlet_.commit(wire::encode(wire::Granted{m.request, m.lease, granted}, outlet_.body()));
+  link_.commit(wire::encode(wire::Lease{wire::Type::granted, m.request, m.lease, granted}, link_.body()));
   return {};
 }
 
@@ -342,7 +342,7 @@ void LinkService::start_epochs() {
   std::vector<EpochWord> words;
   for (const EpochAsked& asked : epochs_at_work_) words.push_back(asked.word);
   host_.source.invalidate(std::move(words), host_.limits.new_epochs - new_epochs_,
-                          [handle = outlet_.handle()](const std::vector<EpochWord>& taken) {
+                          [handle = link_.weak_from_this()](const std::vector<EpochWord>& taken) {
                             if (const auto link = handle.lock()) link->epochs_taken(taken);
                           });
 }
@@ -359,7 +359,7 @@ void LinkService::epochs_taken(const std::vector<EpochWord>& words, std::vector<
       ++stats_.violations;
       if (!std::exchange(told_of_epochs_, true) && host_.log != nullptr) {
         host_.log->write(LogLevel::warning, host_.log_as,
-                         "node " + short_text(outlet_.peer_node()) + " says that a namespace has epoch " +
+                         "node " + short_text(link_.peer().node) + " says that a namespace has epoch " +
                              std::to_string(word.epoch) + ", here it is " + std::to_string(word.known) +
                              ": refused, nothing was invalidated");
       }
@@ -372,7 +372,7 @@ void LinkService::epochs_taken(const std::vector<EpochWord>& words, std::vector<
 
 void LinkService::answer_invalidate(uint64_t request, Code code) {
   const auto failed = static_cast<uint32_t>(code == Code::ok ? 0 : -static_cast<int32_t>(code));
-  outlet_.commit(wire::encode(wire::Plain{wire::Type::invalidated, request, failed}, outlet_.body()));
+  link_.commit(wire::encode(wire::Head{wire::Type::invalidated, request, failed}, link_.body()));
 }
 
 Status LinkService::take_offer(ConstBytes body, std::vector<Offered>& out, wire::Offer& m) {
@@ -391,8 +391,9 @@ Status LinkService::take_offer(ConstBytes body, std::vector<Offered>& out, wire:
   for (const wire::OfferItem& item : m.items) {
     // Every item stays at its index, because the peer names wanted items by index. An unknown family is no record (no
     // bytes).
-    Offered offered{{item.name.key, known[item.name.family].second}, item};
-    if (!known[item.name.family].first) offered.item.payload_bytes = offered.item.head_bytes = 0;
+    const auto& [here, family] = known[item.name.family];
+    Offered offered{{item.name.key, family}, item.uses, item.priority, 0, 0, item.location};
+    if (here) offered.head_bytes = item.head_bytes, offered.payload_bytes = item.payload_bytes;
     out.push_back(offered);
   }
   return {};

@@ -14,7 +14,7 @@ namespace kvbm::cluster {
 
 class LinkService {
  public:
-  LinkService(LinkHost& host, LinkOutlet& outlet, LinkStats& stats) : host_(host), outlet_(outlet), stats_(stats) {}
+  LinkService(LinkHost& host, PeerLink& link, LinkStats& stats) : host_(host), link_(link), stats_(stats) {}
 
   // Records that are still being opened for this link are dropped on arrival.
   ~LinkService();
@@ -104,7 +104,7 @@ class LinkService {
   void drop(std::map<uint64_t, Lease>::iterator lease);
 
   LinkHost& host_;
-  LinkOutlet& outlet_;
+  PeerLink& link_;
   LinkStats& stats_;
   Slots<Serving> serving_;
   std::deque<uint64_t> queue_;

@@ -71,18 +71,20 @@ struct FetchBatch {
   UniqueFunction<void(FetchBatch&)> done;
 };
 
+// A record that a node offers to another.
+struct Offered {
+  Identity id;
+  uint16_t uses = 0;
+  uint8_t priority = 0;
+  uint32_t head_bytes = 0;
+  uint64_t payload_bytes = 0;
+  uint64_t location = 0;
+};
+
 // Records that this node is about to drop, offered to a peer. They are held until the peer has released the lease, or
 // lease_ns have passed. wanted: indexes that the peer is going to fetch.
 struct OfferBatch {
-  struct Item {
-    Identity id;
-    uint16_t uses = 0;
-    uint8_t priority = 0;
-    uint32_t head_bytes = 0;
-    uint64_t payload_bytes = 0;
-    uint64_t location = 0;
-  };
-  std::vector<Item> items;  // at most kMaxOfferItems, of at most kMaxFamiliesPerMessage families
+  std::vector<Offered> items;  // at most kMaxOfferItems, of at most kMaxFamiliesPerMessage families
   uint64_t deadline_ns = kNever;
   uint64_t lease_ns = 0;
   // Results.
@@ -122,11 +124,6 @@ struct LinkStats {
   uint64_t epochs_put_off = 0;  // invalidations answered with again
   uint64_t posted_bytes = 0, quarantined_bytes = 0;               // now
   uint64_t open_records = 0, leased_records = 0, unfinished = 0;  // now
-};
-
-struct Offered {
-  Identity id;
-  wire::OfferItem item;
 };
 
 // Callbacks on the links' thread, outside any call into the link; they may call it.
@@ -202,21 +199,6 @@ struct LinkHost {
   Scratch scratch = {};
   HeldByPeers leased = {};  // records
   HeldByPeers open = {};
-};
-
-// Services of a link's middle part for both halves.
-class LinkOutlet {
- public:
-  virtual ~LinkOutlet() = default;
-  // Returns the buffer for the body of the next message; commit() seals and sends it.
-  virtual MutableBytes body() noexcept = 0;
-  virtual void commit(size_t bytes) = 0;
-  // Returns true if no message waits to be sent.
-  [[nodiscard]] virtual bool clear() const noexcept = 0;
-  [[nodiscard]] virtual PeerPort& port() noexcept = 0;
-  [[nodiscard]] virtual std::weak_ptr<PeerLink> handle() noexcept = 0;
-  // Returns the node at the other end.
-  [[nodiscard]] virtual const NodeId& peer_node() const noexcept = 0;
 };
 
 // Returns the index of `family` in `families`, adding it if there is space; else kMaxFamiliesPerMessage.

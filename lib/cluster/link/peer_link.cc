@@ -134,13 +134,13 @@ void PeerLink::writable() {
 }
 
 void PeerLink::send_plain(wire::Type type, uint64_t request, uint32_t count) {
-  commit(wire::encode(wire::Plain{type, request, count}, body()));
+  commit(wire::encode(wire::Head{type, request, count}, body()));
 }
 
 Status PeerLink::dispatch(ConstBytes body) {
   const auto head = wire::peek(body);
   if (!head.ok()) return head.status();
-  wire::Plain plain;
+  wire::Head plain;
   switch (head.value().type) {
     case wire::Type::find:
     case wire::Type::fetch:
@@ -288,7 +288,7 @@ uint64_t PeerLink::fetch(std::unique_ptr<FetchBatch> batch) {
 uint64_t PeerLink::offer(std::unique_ptr<OfferBatch> batch) {
   const Turn turn(*this, Callbacks::posted);
   std::vector<Identity> ids;
-  for (const OfferBatch::Item& item : batch->items) ids.push_back(item.id);
+  for (const Offered& item : batch->items) ids.push_back(item.id);
   batch->lease_ns = std::min(batch->lease_ns, host_.limits.lease_ns);
   const uint64_t lease =
       state_ == State::ready || state_ == State::handshaking ? service_.grant(ids, batch->lease_ns) : 0;

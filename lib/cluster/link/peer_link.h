@@ -20,7 +20,7 @@
 
 namespace kvbm::cluster {
 
-class PeerLink final : public std::enable_shared_from_this<PeerLink>, private LinkOutlet {
+class PeerLink final : public std::enable_shared_from_this<PeerLink> {
  public:
   enum class State : uint8_t { handshaking, ready, ending, ended };
 
@@ -28,7 +28,7 @@ class PeerLink final : public std::enable_shared_from_this<PeerLink>, private Li
   // `ended` state.
   static std::shared_ptr<PeerLink> create(LinkHost& host, std::unique_ptr<PeerPort> port, Role role,
                                           std::optional<NodeId> expected = {});
-  ~PeerLink() override;
+  ~PeerLink();
   PeerLink(const PeerLink&) = delete;
   PeerLink& operator=(const PeerLink&) = delete;
 
@@ -81,13 +81,18 @@ class PeerLink final : public std::enable_shared_from_this<PeerLink>, private Li
   [[nodiscard]] uint64_t born_ns() const noexcept { return born_ns_; }
   [[nodiscard]] const NodeFacts& peer() const noexcept { return handshake_.peer(); }
   [[nodiscard]] const Handshake::HelloNonce& hello_nonce() const noexcept { return handshake_.hello_nonce(); }
-  // Returns the protocol version of the connection, once it is ready.
-  [[nodiscard]] uint8_t version() const noexcept { return handshake_.version(); }
   // Returns the connection's protection, once it is ready.
   [[nodiscard]] copy::Protection protection() const noexcept { return handshake_.protection(); }
   [[nodiscard]] const LinkStats& stats() const noexcept { return stats_; }
 
-  // Called by the serving half (link_service.h).
+  // Calls of the two halves (link_requests.h, link_service.h).
+  //
+  // Returns the buffer for the body of the next message; commit() seals and sends it.
+  [[nodiscard]] MutableBytes body() noexcept;
+  void commit(size_t bytes);
+  // Returns true if no message waits to be sent.
+  [[nodiscard]] bool clear() const noexcept { return outbox_.empty(); }
+  [[nodiscard]] PeerPort& port() noexcept { return *port_; }
   void record_opened(uint64_t serving, uint32_t index, const OpenedRecord& record);
   void epochs_taken(const std::vector<EpochWord>& words);
 
@@ -97,12 +102,6 @@ class PeerLink final : public std::enable_shared_from_this<PeerLink>, private Li
   enum class Callbacks : uint8_t { now, posted };
 
   PeerLink(LinkHost& host, std::unique_ptr<PeerPort> port, Role role, std::optional<NodeId> expected);
-  [[nodiscard]] MutableBytes body() noexcept override;
-  void commit(size_t bytes) override;
-  [[nodiscard]] bool clear() const noexcept override { return outbox_.empty(); }
-  [[nodiscard]] PeerPort& port() noexcept override { return *port_; }
-  [[nodiscard]] std::weak_ptr<PeerLink> handle() noexcept override { return weak_from_this(); }
-  [[nodiscard]] const NodeId& peer_node() const noexcept override { return handshake_.peer().node; }
 
   void send(ConstBytes message);
   void step(Handshake::Step step);

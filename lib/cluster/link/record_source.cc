@@ -14,8 +14,8 @@ Result<PayloadRange> leaves_range(const codec::HeadView& head, uint32_t first, u
   return PayloadRange{begin.offset, uint64_t{end.offset} + end.stored_bytes - begin.offset};
 }
 
-Result<Arrival> check_arrival(ConstBytes bytes, const Family& family, const Key& key, uint32_t first_leaf,
-                              uint32_t leaves) {
+Result<codec::HeadView> check_arrival(ConstBytes bytes, const Family& family, const Key& key, uint32_t first_leaf,
+                                      uint32_t leaves) {
   auto head = codec::HeadView::parse(bytes);
   if (!head.ok()) return head.status();
   const codec::Header& h = head.value().header();
@@ -28,8 +28,7 @@ Result<Arrival> check_arrival(ConstBytes bytes, const Family& family, const Key&
   if (bytes.size() != head.value().head_bytes() + range.value().bytes) {
     return Status(Code::damaged, "peer: what it pushed has another length than its head says");
   }
-  const ConstBytes payload = bytes.subspan(head.value().head_bytes());
-  return Arrival{std::move(head).value(), payload};
+  return head;
 }
 
 }  // namespace kvbm::cluster

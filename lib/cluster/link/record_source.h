@@ -78,14 +78,10 @@ struct PayloadRange {
 };
 Result<PayloadRange> leaves_range(const codec::HeadView& head, uint32_t first, uint32_t n);
 
-// Checks bytes that a peer pushed: a complete head with this family and key, followed by as many bytes as those
-// leaves have. The leaves themselves are checked when they are copied out, in the same pass. damaged: no head, or
-// wrong lengths; mismatch: another record.
-struct Arrival {
-  codec::HeadView head;
-  ConstBytes payload;  // of the requested leaves
-};
-Result<Arrival> check_arrival(ConstBytes bytes, const Family& family, const Key& key, uint32_t first_leaf,
-                              uint32_t leaves);
+// Checks bytes that a peer pushed: a complete head with this family and key, which is returned, followed by as many
+// bytes as those leaves have. The leaves themselves are checked when they are copied out, in the same pass. damaged: no
+// head, or wrong lengths; mismatch: another record.
+Result<codec::HeadView> check_arrival(ConstBytes bytes, const Family& family, const Key& key, uint32_t first_leaf,
+                                      uint32_t leaves);
 
 }  // namespace kvbm::cluster

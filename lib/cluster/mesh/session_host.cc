@@ -153,22 +153,22 @@ SessionCounts SessionHost::counts() const noexcept {
 
 // ---- The prefill side ----
 
-void SessionHost::offer(Offer offer) {
-  const OfferKey key{offer.rank, offer.request.request};
+void SessionHost::offer(uint16_t number, const session::OfferRequest& request, OfferDone done) {
+  const OfferKey key{number, request.request};
   Status status;
   if (offers_.count(key) != 0) status = Status(Code::exists, "the request is offered already");
-  auto sender = status.ok() ? rank(offer.rank, 2 * kMaxRanks) : Result<Rank*>(status);
+  auto sender = status.ok() ? rank(number, 2 * kMaxRanks) : Result<Rank*>(status);
   if (sender.ok()) {
-    offers_[key].done = std::move(offer.done);
-    status = sender.value()->sender->offer(offer.request, now());
+    offers_[key].done = std::move(done);
+    status = sender.value()->sender->offer(request, now());
     if (status.ok()) return settle();
-    offer.done = std::move(offers_[key].done);
+    done = std::move(offers_[key].done);
     offers_.erase(key);
   } else {
     status = sender.status();
   }
   callbacks_.emplace_back(
-      [done = std::move(offer.done), end = session::SenderEvent{key.second, status}]() mutable { done(end); });
+      [done = std::move(done), end = session::SenderEvent{key.second, status}]() mutable { done(end); });
   settle();
 }
 
@@ -200,8 +200,7 @@ void SessionHost::abort_offer(uint16_t number, const RequestId& request, Code co
 // ---- The decode side ----
 
 void SessionHost::open(uint64_t name, Session session) {
-  Opened& opened = sessions_[name];
-  opened.session = std::move(session);
+  Session& opened = sessions_[name] = std::move(session);
   if (Status status = make_receiver(); !status.ok()) {
     end_waiting(name, std::move(status));
   } else {
@@ -211,24 +210,23 @@ void SessionHost::open(uint64_t name, Session session) {
 }
 
 // Sends no request before all sources are connected: the plan needs an answer from each.
-bool SessionHost::try_open(uint64_t name, Opened& opened) {
-  session::OpenRequest& request = opened.session.request;
-  request.sources.clear();
-  for (const NamedSource& source : opened.session.sources) {
-    const auto link = mesh_.link_named(source.node);
-    const bool never = !link.ok() && link.status().code() == Code::invalid_argument;
-    if (never) end_waiting(name, Status(Code::invalid_argument, "a session reads from another node", source.node));
-    const PeerId peer = link.ok() ? peer_of(*link.value()) : 0;
-    if (peer == 0) return never;
-    request.sources.push_back({peer, source.rank, source.node});
+bool SessionHost::try_open(uint64_t name, Session& session) {
+  for (session::SourceRank& source : session.request.sources) {
+    const auto link = mesh_.link_named(source.name);
+    if (!link.ok() && link.status().code() == Code::invalid_argument) {
+      end_waiting(name, Status(Code::invalid_argument, "a session reads from another node", source.name));
+      return true;
+    }
+    source.peer = link.ok() ? peer_of(*link.value()) : 0;
+    if (source.peer == 0) return false;
   }
-  const auto id = receiver_->open(std::move(request), now());
+  const auto id = receiver_->open(std::move(session.request), now());
   if (!id.ok()) {
     end_waiting(name, id.status());
     return true;
   }
-  opened.id = id.value();
-  opened_as_[opened.id] = name;
+  session.id = id.value();
+  opened_as_[session.id] = name;
   return true;
 }
 
@@ -240,10 +238,10 @@ void SessionHost::open_waiting() {
   for (const uint64_t name : waiting) try_open(name, sessions_.at(name));
 }
 
-std::string SessionHost::missing(const Opened& opened) const {
+std::string SessionHost::missing(const Session& session) const {
   std::string text;
-  for (const NamedSource& source : opened.session.sources) {
-    const auto link = mesh_.link_named(source.node);
+  for (const session::SourceRank& source : session.request.sources) {
+    const auto link = mesh_.link_named(source.name);
     if (!link.ok()) text += (text.empty() ? "" : ", ") + link.status().message();
   }
   const std::string others = mesh_.missing(text);
@@ -258,7 +256,7 @@ std::string SessionHost::unlinked() const {
 void SessionHost::end_waiting(uint64_t name, Status why) {
   const auto known = sessions_.find(name);
   if (known == sessions_.end()) return;
-  callbacks_.emplace_back([session = std::make_unique<Session>(std::move(known->second.session)),
+  callbacks_.emplace_back([session = std::make_unique<Session>(std::move(known->second)),
                            status = std::move(why)]() mutable { session->done(status); });
   sessions_.erase(known);
 }
@@ -382,7 +380,7 @@ void SessionHost::take_events() {
     if (name == opened_as_.end()) continue;
     const auto opened = sessions_.find(name->second);
     if (got.kind == session::ReceiverEvent::Kind::layer_ready) {
-      opened->second.session.layer_ready(got.component, got.layer);
+      opened->second.layer_ready(got.component, got.layer);
       continue;
     }
     if (!got.status.ok() && log_ != nullptr) {
@@ -425,7 +423,7 @@ void SessionHost::arm() {
   uint64_t next = receiver_ != nullptr ? receiver_->next_deadline() : kNever;
   for (const auto& [number, rank] : ranks_) next = std::min(next, rank->sender->next_deadline());
   for (const auto& [name, opened] : sessions_) {
-    if (opened.id == 0) next = std::min(next, opened.session.request.deadline_ns);
+    if (opened.id == 0) next = std::min(next, opened.request.deadline_ns);
   }
   if (next >= armed_ns_) return;
   armed_ns_ = next;
@@ -441,7 +439,7 @@ void SessionHost::tick(uint64_t armed) {
   if (receiver_ != nullptr) receiver_->tick(at);
   std::vector<uint64_t> due;
   for (const auto& [name, opened] : sessions_) {
-    if (opened.id == 0 && opened.session.request.deadline_ns <= at) due.push_back(name);
+    if (opened.id == 0 && opened.request.deadline_ns <= at) due.push_back(name);
   }
   for (const uint64_t name : due) {
     end_waiting(name, Status(Code::deadline, "the deadline of the session has passed", missing(sessions_.at(name))));

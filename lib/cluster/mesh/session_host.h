@@ -65,17 +65,12 @@ class SessionHost final : public LinkListener, private session::Link {
   // Prefill ranks of this node: others may create so many, and this node itself as many again.
   static constexpr size_t kMaxRanks = 64;
 
-  struct Offer {
-    uint16_t rank = 0;
-    session::OfferRequest request;
-    UniqueFunction<void(const session::SenderEvent&)> done;
-  };
-  using NamedSource = session::NamedSource;
+  using OfferDone = UniqueFunction<void(const session::SenderEvent&)>;
   struct Session {
-    session::OpenRequest request;  // its sources are filled in here
-    std::vector<NamedSource> sources;
+    session::OpenRequest request;  // its sources have names (Mesh::link_named); their peers are filled in here
     UniqueFunction<void(Component, uint16_t layer)> layer_ready;
     UniqueFunction<void(const Status&)> done;
+    session::SessionId id = 0;  // filled in here; 0: waits for nodes
   };
 
   // The mesh reports links to this object (Mesh::serve_sessions). Both outlive the links, and the mesh outlives this.
@@ -85,7 +80,7 @@ class SessionHost final : public LinkListener, private session::Link {
   SessionHost& operator=(const SessionHost&) = delete;
 
   // Makes an offer. `done` reports a refusal as well.
-  void offer(Offer offer);
+  void offer(uint16_t rank, const session::OfferRequest& request, OfferDone done);
   // Publishes. A refusal ends the offer; an offer that has ended already stays unchanged.
   void publish(uint16_t rank, const session::RequestId& request, Component component, uint32_t first_layer,
                uint32_t layers, session::Range range);
@@ -115,12 +110,8 @@ class SessionHost final : public LinkListener, private session::Link {
   struct Rank;  // a Sender, its staging and its holder
   using OfferKey = std::pair<uint16_t, session::RequestId>;
   struct Offered {
-    UniqueFunction<void(const session::SenderEvent&)> done;
+    OfferDone done;
     session::SenderEvent end;
-  };
-  struct Opened {
-    Session session;
-    session::SessionId id = 0;  // 0: waits for nodes
   };
 
   // Implements session::Link.
@@ -143,9 +134,9 @@ class SessionHost final : public LinkListener, private session::Link {
   // Returns the log function for sessions.
   [[nodiscard]] std::function<void(const std::string&)> notes() const;
   // Returns true if it was opened, or has ended.
-  bool try_open(uint64_t name, Opened& opened);
+  bool try_open(uint64_t name, Session& session);
   void open_waiting();
-  [[nodiscard]] std::string missing(const Opened& opened) const;
+  [[nodiscard]] std::string missing(const Session& session) const;
   // Returns why a decode rank may be missing; empty: a missing link is not the cause.
   [[nodiscard]] std::string unlinked() const;
   void end_waiting(uint64_t name, Status why);
@@ -167,7 +158,7 @@ class SessionHost final : public LinkListener, private session::Link {
   std::shared_ptr<Arena> memory_;  // of the receiver
   std::unique_ptr<session::Receiver> receiver_;
   std::map<OfferKey, Offered> offers_;
-  std::map<uint64_t, Opened> sessions_;               // by the caller's name
+  std::map<uint64_t, Session> sessions_;              // by the caller's name
   std::map<session::SessionId, uint64_t> opened_as_;  // sessions that do not wait
   std::vector<OfferKey> released_;                    // offers with blocks that are free again
   std::vector<UniqueFunction<void()>> callbacks_;

@@ -14,10 +14,8 @@ bool same(const Key& a, const Key& b) noexcept { return a.low() == b.low() && a.
 
 }  // namespace
 
-Locations::Locations(const Options& options)
-    : options_(options),
-      buckets_(std::max<size_t>(1, options.memory_bytes / (kWays * kEntryBytes))),
-      entries_(buckets_ * kWays) {}
+Locations::Locations(uint64_t memory_bytes)
+    : buckets_(std::max<size_t>(1, memory_bytes / (kWays * kEntryBytes))), entries_(buckets_ * kWays) {}
 
 Result<NodeIndex> Locations::set_node(const NodeId& id, uint64_t incarnation) {
   if (const auto known = by_id_.find(id); known != by_id_.end()) {
@@ -80,7 +78,7 @@ uint64_t Locations::age_ns(const Entry& entry, uint64_t now_ns) const noexcept {
 
 bool Locations::valid(const Entry& entry, uint64_t now_ns) const noexcept {
   if (entry.generation == 0) return false;
-  return nodes_[entry.node].generation == entry.generation && age_ns(entry, now_ns) < options_.keep_ns;
+  return nodes_[entry.node].generation == entry.generation && age_ns(entry, now_ns) < kKeepNs;
 }
 
 // Returns the entry of this identity and node, or the one that it replaces.

@@ -2,8 +2,8 @@
 // hints: the record proves itself, and a peer that no longer has it reports so (then forget()). A node that died, left
 // or restarted loses all its entries at once, because their generation no longer matches.
 //
-// Invariant: bytes() never exceeds Options::memory_bytes (at least one bucket). Entries take 48 bytes, eight to a
-// bucket, in either of two buckets by the identity's hash (with one, a table filled to a third had lost 22 of
+// Invariant: bytes() never exceeds the constructor's memory_bytes (at least one bucket). Entries take 48 bytes, eight
+// to a bucket, in either of two buckets by the identity's hash (with one, a table filled to a third had lost 22 of
 // 100,000). If both are full, void entries are replaced first, then the oldest. An identity may have several holders,
 // with an entry each. Thread: one owner, no lock. Budget: two buckets a call (six cache lines each), no allocation
 // except in set_node(). The system provides pages of the table as it fills.
@@ -43,12 +43,9 @@ class Locations {
   static constexpr size_t kWays = 8;
   static constexpr size_t kHolders = 2 * kWays;  // limit of known holders of one record: two buckets
 
-  struct Options {
-    uint64_t memory_bytes = 16U << 20;   // 349,525 entries
-    uint64_t keep_ns = 600'000'000'000;  // an answer is believed so long
-  };
+  static constexpr uint64_t kKeepNs = 600'000'000'000;  // an answer is believed so long
 
-  explicit Locations(const Options& options);
+  explicit Locations(uint64_t memory_bytes);
 
   // Returns the index of a node; a new incarnation voids what was known of it. at_limit above 65,534 nodes.
   Result<NodeIndex> set_node(const NodeId& id, uint64_t incarnation);
@@ -92,7 +89,6 @@ class Locations {
   void raise(Node& node) noexcept;
   static void insert(const Location& found, std::span<Location> out, size_t& n) noexcept;
 
-  Options options_;
   size_t buckets_;
   ZeroedArray<Entry> entries_;
   std::vector<Node> nodes_;

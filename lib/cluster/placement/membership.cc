@@ -191,29 +191,6 @@ std::string member_line(const Member& member) {
   return line + "\n";
 }
 
-std::vector<MemberChange> member_changes(const MemberList& before, const MemberList& after) {
-  using Kind = MemberChange::Kind;
-  std::vector<MemberChange> changes;
-  auto old = before.begin();
-  auto now = after.begin();
-  while (old != before.end() || now != after.end()) {
-    if (now == after.end() || (old != before.end() && old->id < now->id)) {
-      changes.push_back({Kind::left, *old++});
-    } else if (old == before.end() || now->id < old->id) {
-      changes.push_back({Kind::joined, *now++});
-    } else {
-      if (old->incarnation != now->incarnation) {
-        changes.push_back({Kind::restarted, *now});
-      } else if (*old != *now) {
-        changes.push_back({Kind::moved, *now});
-      }
-      ++old;
-      ++now;
-    }
-  }
-  return changes;
-}
-
 AddressFile::AddressFile(std::unique_ptr<Directory> directory, std::string file_name)
     : directory_(std::move(directory)), file_name_(std::move(file_name)) {}
 
@@ -234,19 +211,18 @@ Result<std::string> AddressFile::read() {
   return text;
 }
 
-Status AddressFile::refresh() {
+Result<bool> AddressFile::refresh() {
   auto text = read();
   if (!text.ok()) return text.status();
   const size_t whole = text.value().rfind('\n');
   text.value().resize(whole == std::string::npos ? 0 : whole + 1);
-  if (text.value() == text_) return {};
+  if (text.value() == text_) return false;
   auto list = parse_members(text.value(), file_name_);
   if (!list.ok()) return list.status();
   text_ = std::move(text).value();
-  const auto changes = member_changes(members_, list.value());
+  const bool changed = list.value() != members_;
   members_ = std::move(list).value();
-  if (listener_ != nullptr && !changes.empty()) listener_->members_changed(members_, changes);
-  return {};
+  return changed;
 }
 
 Status AddressFile::append(const Member& member) { return append_line(member_line(member)); }

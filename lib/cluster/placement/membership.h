@@ -1,5 +1,4 @@
-// Members of a pool. The interface is small so that etcd or Redis can implement it later; the static list is the
-// embedded default: a text in the configuration, or an address file that members append to.
+// Members of a pool: a text in the configuration, or an address file that members append to.
 //
 //   # one member a line
 //   name=a address=10.0.0.1:7000 weight=64GiB
@@ -50,39 +49,15 @@ std::string member_line(const Member& member);
 // Checks "host:port" with a number, a name or "[v6]" as host and a port of 1 to 65535.
 Status check_address(std::string_view address);
 
-struct MemberChange {
-  enum class Kind : uint8_t { joined, left, restarted, moved };  // moved: other addresses or weight
-  Kind kind;
-  Member member;  // the present member; for left, the former one
-  bool operator==(const MemberChange&) const = default;
-};
-// Returns the changes from one list to the other, by id.
-std::vector<MemberChange> member_changes(const MemberList& before, const MemberList& after);
-
-class MembershipListener {
- public:
-  virtual ~MembershipListener() = default;
-  virtual void members_changed(const MemberList& now, const std::vector<MemberChange>& changes) = 0;
-};
-
-class Membership {
- public:
-  virtual ~Membership() = default;
-  [[nodiscard]] virtual const MemberList& members() const noexcept = 0;
-  // Sets the one listener, which is called inside refresh().
-  virtual void listen(MembershipListener* listener) noexcept = 0;
-  // Reads the source again. If it is unreadable or malformed, keeps the members and returns the reason.
-  virtual Status refresh() = 0;
-};
-
-// The list of a file, read at once and again at each refresh(). A missing file is an empty list. A last line without
-// its end is being written, and is left for the next refresh.
-class AddressFile final : public Membership {
+// The list of a file, read at each refresh(). A missing file is an empty list. A last line without its end is being
+// written, and is left for the next refresh.
+class AddressFile {
  public:
   AddressFile(std::unique_ptr<Directory> directory, std::string file_name);
-  [[nodiscard]] const MemberList& members() const noexcept override { return members_; }
-  void listen(MembershipListener* listener) noexcept override { listener_ = listener; }
-  Status refresh() override;
+  [[nodiscard]] const MemberList& members() const noexcept { return members_; }
+  // Reads the file again. Returns true if the members have changed. If it is unreadable or malformed, keeps the members
+  // and returns the reason.
+  Result<bool> refresh();
   // Appends a line, and makes the file if it is missing. Two members that append at the same time may overwrite each
   // other: each member looks for its line after a refresh and appends it again.
   Status append(const Member& member);
@@ -97,7 +72,6 @@ class AddressFile final : public Membership {
   std::string file_name_;
   std::string text_;
   MemberList members_;
-  MembershipListener* listener_ = nullptr;
 };
 
 }  // namespace kvbm::cluster

@@ -175,7 +175,7 @@ void SameHost::peer_message(copy::Peer peer, ConstBytes bytes) {
     log(LogLevel::warning, "refused node " + short_text(connection.other.node) + " at the local socket: " + fault);
   } else {
     const Status why(Code::not_permitted, fault, "if it is a node of this pool, its blocks come over the link");
-    refused_.refused(connection.from, {word.node, {}}, why, local_->clock().now_ns());
+    refused_.refused(connection.from, word.node, {}, why, local_->clock().now_ns());
   }
   (void)local_->transport().disconnect(peer, false);
 }

@@ -65,7 +65,7 @@ Status decode_slice(const SliceInSlot& slice, uint64_t bytes, MutableBytes scrat
 class SliceCoder {
  public:
   struct Asked {
-    SliceCoding coding;
+    wire::Coding coding;
     uint64_t asked_ns = 0;
     uint64_t bytes = 0;  // of the payload
     void* of = nullptr;  // owned by the coder
@@ -92,11 +92,11 @@ class SliceCoder {
   // ---- The prefill side ----
   //
   // Decides how to answer. refused: the decode side could not open a slice that must be sealed.
-  [[nodiscard]] virtual Plan plan(const SliceCoding& coding) const = 0;
+  [[nodiscard]] virtual Plan plan(const wire::Coding& coding) const = 0;
   // Counts a pull that is answered plain.
   virtual void gave_plain() = 0;
   // Codes a slice. again: the slot is unchanged, to be sent plain.
-  virtual void encode(const SliceInSlot& slice, const SliceCoding& coding, Done done) = 0;
+  virtual void encode(const SliceInSlot& slice, const wire::Coding& coding, Done done) = 0;
 };
 
 }  // namespace kvbm::cluster::session

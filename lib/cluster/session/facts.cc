@@ -1,5 +1,6 @@
 #include "cluster/session/facts.h"
 
+#include "cluster/node.h"
 #include "layout/shard.h"
 
 namespace kvbm::cluster::session {
@@ -16,16 +17,6 @@ Status differ(std::string_view peer, const std::string& fact, const std::string&
                 fact + " is " + mine + " here and " + theirs + " at " + quoted(peer) + "; " + remedy);
 }
 
-std::string hex(const ModelId& id) {
-  static constexpr char kDigits[] = "0123456789abcdef";
-  std::string text;
-  for (const uint8_t b : id) {
-    text += kDigits[b >> 4];
-    text += kDigits[b & 15];
-  }
-  return text;
-}
-
 // Limit of the shown name, which may be a path, or anything else.
 constexpr size_t kNameShown = 80;
 
@@ -38,22 +29,11 @@ std::string called(const Facts& facts) {
   return " (\"" + name + "\")";
 }
 
-class Fold {
- public:
-  void bytes(uint64_t v, size_t n) noexcept {
-    for (size_t i = 0; i < n; ++i) hash_ = (hash_ ^ static_cast<uint8_t>(v >> (8 * i))) * 0x100000001B3ULL;
-  }
-  [[nodiscard]] uint64_t hash() const noexcept { return hash_; }
-
- private:
-  uint64_t hash_ = 0xCBF29CE484222325ULL;
-};
-
 }  // namespace
 
 Status check_same(const Facts& mine, const Facts& theirs, std::string_view peer) {
   if (mine.model != theirs.model) {
-    return differ(peer, kModel, hex(mine.model) + called(mine), hex(theirs.model) + called(theirs));
+    return differ(peer, kModel, hex_text(mine.model) + called(mine), hex_text(theirs.model) + called(theirs));
   }
   const auto number = [&](const std::string& fact, uint64_t a, uint64_t b) -> Status {
     if (a == b) return {};
@@ -81,7 +61,7 @@ Status check_same(const Facts& mine, const Facts& theirs, std::string_view peer)
 }
 
 std::string with_model_name(std::string text, const Facts& mine) {
-  const std::string id = hex(mine.model);
+  const std::string id = hex_text(mine.model);
   const std::string name = called(mine);
   const size_t at = text.find(id);
   if (at != std::string::npos && text.compare(at + id.size(), 2, " (") != 0) text.insert(at + id.size(), name);
@@ -91,20 +71,23 @@ std::string with_model_name(std::string text, const Facts& mine) {
 Status check_facts(const Facts& facts) { return layout::Geometry::make(1, facts.components).status(); }
 
 uint64_t facts_hash(const Facts& facts) noexcept {
-  Fold f;
-  for (const uint8_t b : facts.model) f.bytes(b, 1);
-  f.bytes(facts.components.size(), 4);
+  uint64_t hash = 0xCBF29CE484222325ULL;
+  const auto fold = [&hash](uint64_t v, size_t bytes) {
+    for (size_t i = 0; i < bytes; ++i) hash = (hash ^ static_cast<uint8_t>(v >> (8 * i))) * 0x100000001B3ULL;
+  };
+  for (const uint8_t b : facts.model) fold(b, 1);
+  fold(facts.components.size(), 4);
   for (const layout::ComponentGeometry& c : facts.components) {
-    f.bytes(static_cast<uint64_t>(c.kind), 1);
-    f.bytes(static_cast<uint64_t>(c.element), 1);
-    f.bytes(c.planes, 2);
-    f.bytes(c.layers, 4);
-    f.bytes(c.heads, 4);
-    f.bytes(c.head_dim, 4);
-    f.bytes(c.window_tokens, 4);
-    f.bytes(c.state_bytes, 8);
+    fold(static_cast<uint64_t>(c.kind), 1);
+    fold(static_cast<uint64_t>(c.element), 1);
+    fold(c.planes, 2);
+    fold(c.layers, 4);
+    fold(c.heads, 4);
+    fold(c.head_dim, 4);
+    fold(c.window_tokens, 4);
+    fold(c.state_bytes, 8);
   }
-  return f.hash();
+  return hash;
 }
 
 Status check_parts(const Facts& facts, std::span<const Part> parts, std::string_view whose) {

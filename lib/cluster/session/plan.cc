@@ -15,15 +15,15 @@ struct Candidate {
 
 // Heads of a range of positions, and the numbers of the sources that hold them.
 struct Cell {
-  uint32_t first_head = 0;
-  uint32_t heads = 0;
+  uint16_t first_head = 0;
+  uint16_t heads = 0;
   Range range;
   std::vector<uint32_t> holders;
 };
 
 // Layers over which the holders stay the same.
 struct Band {
-  uint32_t first_layer = 0;
+  uint16_t first_layer = 0;
   uint32_t end_layer = 0;
   std::vector<Cell> cells;
 };
@@ -56,8 +56,8 @@ std::vector<Cell> cells_of(const Part& target, std::span<const Candidate> candid
   std::vector<Cell> cells;
   for (size_t p = 0; p + 1 < positions.size(); ++p) {
     for (size_t h = 0; h + 1 < heads.size(); ++h) {
-      Cell cell{static_cast<uint32_t>(heads[h]),
-                static_cast<uint32_t>(heads[h + 1] - heads[h]),
+      Cell cell{static_cast<uint16_t>(heads[h]),
+                static_cast<uint16_t>(heads[h + 1] - heads[h]),
                 {positions[p], positions[p + 1]},
                 {}};
       for (const Candidate& c : candidates) {
@@ -94,67 +94,62 @@ std::vector<Band> bands_of(const PlanInput& input, const Part& target) {
       const Shard& s = c.part->shard;
       if (s.first_layer <= cuts[i] && cuts[i + 1] <= uint64_t{s.first_layer} + s.layers) here.push_back(c);
     }
-    bands.push_back({static_cast<uint32_t>(cuts[i]), static_cast<uint32_t>(cuts[i + 1]), cells_of(target, here)});
+    bands.push_back({static_cast<uint16_t>(cuts[i]), static_cast<uint32_t>(cuts[i + 1]), cells_of(target, here)});
   }
   return bands;
 }
 
-void add_gaps(std::vector<Gap>& gaps, Component component, const Band& band) {
+void add_gaps(std::vector<Part>& gaps, Component component, const Band& band) {
   for (const Cell& cell : band.cells) {
     if (!cell.holders.empty() || gaps.size() == kMaxGaps) continue;
-    const Gap gap{component,       band.first_layer, band.end_layer - band.first_layer,
-                  cell.first_head, cell.heads,       cell.range};
+    const Shard gap{band.first_layer, static_cast<uint16_t>(band.end_layer - band.first_layer), cell.first_head,
+                    cell.heads};
     if (!gaps.empty()) {  // heads of one gap may be cut only by sources of other layers or positions
-      Gap& last = gaps.back();
-      if (last.component == component && last.first_layer == gap.first_layer && last.range == gap.range &&
-          last.first_head + last.heads == gap.first_head) {
-        last.heads += gap.heads;
+      Part& last = gaps.back();
+      if (last.component == component && last.shard.first_layer == gap.first_layer && last.range == cell.range &&
+          last.shard.first_head + last.shard.heads == gap.first_head) {
+        last.shard.heads = static_cast<uint16_t>(last.shard.heads + gap.heads);
         continue;
       }
     }
-    gaps.push_back(gap);
+    gaps.push_back({component, gap, cell.range});
   }
 }
 
 // Cuts one rectangle into slices of at most slice_bytes, at the target's block boundaries where it can.
-class Cutter {
- public:
-  Cutter(const PlanInput& input, std::vector<Slice>& out) : input_(input), out_(out) {}
-
-  Status cut(uint32_t source, const Extent& whole, const BlockMap& target) {
-    const layout::ComponentGeometry& c = input_.facts->components[whole.component];
-    const uint64_t column = uint64_t{c.planes} * row_bytes(c);  // one head at one position
-    const auto heads = static_cast<uint32_t>(std::clamp<uint64_t>(input_.slice_bytes / column, 1, whole.heads));
-    const uint64_t most = std::max<uint64_t>(input_.slice_bytes / (column * heads), 1);
-    const uint64_t block = target.arrangement->tokens();
-    for (uint32_t h = 0; h < whole.heads; h += heads) {
-      Extent e = whole;
-      e.first_head = static_cast<uint16_t>(whole.first_head + h);
-      e.heads = static_cast<uint16_t>(std::min(heads, whole.heads - h));
-      for (uint64_t at = whole.range.begin; at < whole.range.end; at = e.range.end) {
-        e.range = {at, std::min(whole.range.end, at + most)};
-        if (e.range.end < whole.range.end) {
-          const uint64_t aligned = e.range.end - (e.range.end - target.first) % block;
-          if (aligned > at) e.range.end = aligned;
-        }
-        if (out_.size() == Plan::kMaxSlices) {
-          return Status(Code::no_room, "the session's plan would be too large; use larger slices or fewer tokens");
-        }
-        out_.push_back({source, static_cast<uint32_t>(column * e.heads * e.range.size()), e});
+Status cut(const PlanInput& input, uint32_t source, const Extent& whole, const BlockMap& target,
+           std::vector<Slice>& out) {
+  const layout::ComponentGeometry& c = input.facts->components[whole.component];
+  const uint64_t column = uint64_t{c.planes} * row_bytes(c);  // one head at one position
+  const auto heads = static_cast<uint32_t>(std::clamp<uint64_t>(input.slice_bytes / column, 1, whole.heads));
+  const uint64_t most = std::max<uint64_t>(input.slice_bytes / (column * heads), 1);
+  const uint64_t block = target.arrangement->tokens();
+  for (uint32_t h = 0; h < whole.heads; h += heads) {
+    Extent e = whole;
+    e.first_head = static_cast<uint16_t>(whole.first_head + h);
+    e.heads = static_cast<uint16_t>(std::min(heads, whole.heads - h));
+    for (uint64_t at = whole.range.begin; at < whole.range.end; at = e.range.end) {
+      e.range = {at, std::min(whole.range.end, at + most)};
+      if (e.range.end < whole.range.end) {
+        const uint64_t aligned = e.range.end - (e.range.end - target.first) % block;
+        if (aligned > at) e.range.end = aligned;
       }
+      if (out.size() == Plan::kMaxSlices) {
+        return Status(Code::no_room, "the session's plan would be too large; use larger slices or fewer tokens");
+      }
+      out.push_back({source, static_cast<uint32_t>(column * e.heads * e.range.size()), e});
     }
-    return {};
   }
+  return {};
+}
 
- private:
-  const PlanInput& input_;
-  std::vector<Slice>& out_;
-};
-
-Status cut_layer(const PlanInput& input, const LocalPart& target, const Band& band, uint32_t layer, Cutter& cutter) {
+Status cut_layer(const PlanInput& input, const LocalPart& target, const Band& band, uint32_t layer,
+                 std::vector<Slice>& out) {
   Extent open;
   uint32_t open_source = 0;
-  const auto flush = [&]() -> Status { return open.heads == 0 ? Status{} : cutter.cut(open_source, open, target.map); };
+  const auto flush = [&]() -> Status {
+    return open.heads == 0 ? Status{} : cut(input, open_source, open, target.map, out);
+  };
   for (const Cell& cell : band.cells) {
     if (cell.holders.empty()) continue;
     const uint32_t source = cell.holders[(layer + input.sink_rank) % cell.holders.size()];
@@ -165,8 +160,7 @@ Status cut_layer(const PlanInput& input, const LocalPart& target, const Band& ba
     }
     if (auto s = flush(); !s.ok()) return s;
     open_source = source;
-    open = {target.part.component, static_cast<uint16_t>(layer), static_cast<uint16_t>(cell.first_head),
-            static_cast<uint16_t>(cell.heads), cell.range};
+    open = {target.part.component, static_cast<uint16_t>(layer), cell.first_head, cell.heads, cell.range};
   }
   return flush();
 }
@@ -177,12 +171,13 @@ bool before(const Plan::Layer& a, uint32_t layer, Component component) noexcept 
 
 }  // namespace
 
-std::string gap_text(const Gap& gap) {
+std::string gap_text(const Part& gap) {
   const auto span = [](uint64_t begin, uint64_t count) {
     return std::to_string(begin) + " to " + std::to_string(begin + count);
   };
-  return "component " + std::to_string(gap.component) + ", layers " + span(gap.first_layer, gap.layers) + ", heads " +
-         span(gap.first_head, gap.heads) + ", positions " + span(gap.range.begin, gap.range.size());
+  return "component " + std::to_string(gap.component) + ", layers " + span(gap.shard.first_layer, gap.shard.layers) +
+         ", heads " + span(gap.shard.first_head, gap.shard.heads) + ", positions " +
+         span(gap.range.begin, gap.range.size());
 }
 
 Result<Plan> Plan::make(const PlanInput& input) {
@@ -196,7 +191,6 @@ Result<Plan> Plan::make(const PlanInput& input) {
     begin = std::min<uint32_t>(begin, t.part.shard.first_layer);
     end = std::max<uint32_t>(end, uint32_t{t.part.shard.first_layer} + t.part.shard.layers);
   }
-  Cutter cutter(input, plan.slices_);
   std::vector<size_t> at(bands.size());
   for (uint32_t layer = begin; layer < end; ++layer) {
     for (size_t t = 0; t < input.targets.size(); ++t) {
@@ -204,7 +198,7 @@ Result<Plan> Plan::make(const PlanInput& input) {
       if (layer < of.front().first_layer || layer >= of.back().end_layer) continue;
       while (of[at[t]].end_layer <= layer) ++at[t];
       const auto first = static_cast<uint32_t>(plan.slices_.size());
-      if (auto s = cut_layer(input, input.targets[t], of[at[t]], layer, cutter); !s.ok()) return s;
+      if (auto s = cut_layer(input, input.targets[t], of[at[t]], layer, plan.slices_); !s.ok()) return s;
       plan.layers_.push_back({input.targets[t].part.component, static_cast<uint16_t>(layer), first,
                               static_cast<uint32_t>(plan.slices_.size()) - first});
     }

@@ -23,17 +23,8 @@ struct Slice {
   Extent extent;
 };
 
-// A part that no source has. Layers and heads of the whole model.
-struct Gap {
-  Component component = 0;
-  uint32_t first_layer = 0;
-  uint32_t layers = 0;
-  uint32_t first_head = 0;
-  uint32_t heads = 0;
-  Range range;
-  bool operator==(const Gap&) const = default;
-};
-std::string gap_text(const Gap& gap);
+// Returns text about a part that no source has.
+std::string gap_text(const Part& gap);
 
 struct PlanInput {
   const Facts* facts = nullptr;
@@ -62,13 +53,14 @@ class Plan {
   [[nodiscard]] std::span<const Slice> slices() const noexcept { return slices_; }
   // Returns the index of the layer in layers(), or layers().size() if the plan lacks it.
   [[nodiscard]] size_t find_layer(Component component, uint32_t layer) const noexcept;
-  [[nodiscard]] std::span<const Gap> gaps() const noexcept { return gaps_; }
+  // Returns the parts that no source has.
+  [[nodiscard]] std::span<const Part> gaps() const noexcept { return gaps_; }
   [[nodiscard]] uint64_t payload_bytes() const noexcept { return payload_bytes_; }
 
  private:
   std::vector<Layer> layers_;
   std::vector<Slice> slices_;
-  std::vector<Gap> gaps_;
+  std::vector<Part> gaps_;
   uint64_t payload_bytes_ = 0;
 };
 

@@ -143,7 +143,7 @@ void Receiver::on_message(PeerId peer, ConstBytes bytes) {
   }
   if (!status.ok()) ++stats_.protocol_errors;
   ++source->in;
-  if (status.ok()) status = apply(*session, *source, decoded.value().body);
+  if (status.ok()) status = apply(*session, *source, decoded.value());
   if (!status.ok()) end(session->id, at_rank(source->rank, status));
   pump();
 }

@@ -12,7 +12,7 @@ SliceCoder::Asked Receiver::ask_coded(Session& session, Source& source, const Sl
   if (!may_come_coded(source)) return {};
   SliceCoder::Asked asked = options_.coder->ask(source.rank.peer, payload_bytes, state.attempts > 0);
   // A message has one coding for all of its pulls that may be coded.
-  const SliceCoding& batched = source.batch.coding;
+  const wire::Coding& batched = source.batch.coding;
   if (asked.coding.any() && batched.any() && asked.coding != batched) {
     send(session, source, std::exchange(source.batch, {}));
   }

@@ -172,18 +172,13 @@ void Receiver::after_landing(uint32_t slot, Code status, bool right, bool moving
 bool Receiver::landed(Session& session, const Transfer& transfer, uint32_t slot, bool* moving) {
   const Slice& slice = session.plan.slices()[transfer.slice];
   const Facts& facts = session.request.facts;
-  const layout::ComponentGeometry& c = facts.components[slice.extent.component];
-  Extent extent = slice.extent;
-  extent.grain = session.slices[transfer.slice].grain;
-  const SliceShape shape(c, extent);
-  std::byte* front = staging_.data(slot);
-  std::byte* payload = front + slice_front_bytes(shape.leaf_count());
+  SliceInSlot want = slice_in(session, transfer, slot);
+  std::byte* const front = want.slot;
+  std::byte* const payload = front + slice_front_bytes(want.head.leaves);
   const uint32_t place = transfer.is_shared ? slice_place(front) : transfer.is_direct ? kPlaceApart : 0;
-  if (!check_slice_front({session.id, transfer.name, session.request.request, transfer.slice, slice.payload_bytes,
-                          shape.leaf_count(), row_bytes(c), extent, place},
-                         front)) {
-    return false;
-  }
+  want.head.place = place;
+  if (!check_slice_front(want.head, front)) return false;
+  const Extent& extent = want.head.extent;
   const LocalPart& target = target_of(session, slice.extent);
   if (target.map.mover != nullptr) {
     auto move = slice_move(facts, target, extent, payload);
@@ -201,9 +196,9 @@ bool Receiver::landed(Session& session, const Transfer& transfer, uint32_t slot,
     });
     return true;
   }
-  const std::span<uint64_t> hashes = std::span(hashes_).first(shape.leaf_count());
+  const std::span<uint64_t> hashes = std::span(hashes_).first(want.head.leaves);
   std::memcpy(hashes.data(), slice_hashes(front), hashes.size_bytes());
-  return copy_.scatter(facts, target, extent, payload, hashes) == shape.leaf_count();
+  return copy_.scatter(facts, target, extent, payload, hashes) == want.head.leaves;
 }
 
 void Receiver::moved(uint64_t name, const Status& status) {

@@ -46,13 +46,7 @@ using SessionId = uint64_t;
 struct SourceRank {
   PeerId peer = 0;
   uint16_t rank = 0;
-  std::string name;  // for users: an address and a rank
-};
-
-// A source as a caller names it: a node as the mesh knows it (Mesh::link_named).
-struct NamedSource {
-  std::string node;
-  uint16_t rank = 0;
+  std::string name;  // of its node, for users
 };
 
 struct OpenRequest {

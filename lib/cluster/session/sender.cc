@@ -245,50 +245,50 @@ void Sender::accept(Offer& offer, uint16_t rank, Sink& sink) {
 }
 
 void Sender::on_message(PeerId peer, ConstBytes bytes, uint64_t now_ns) {
-  auto decoded = decode(bytes);
-  if (!decoded.ok()) {
+  const auto header = peek(bytes);
+  auto body = decode(bytes);
+  if (!body.ok()) {
     ++stats_.protocol_errors;
-    // The addressing may still be readable: then the other side learns why no slices will arrive.
-    const auto header = peek(bytes);
-    if (header.ok() && header.value().type == Type::open) refuse(peer, header.value(), decoded.status());
+    // If the addressing is readable, the other side learns why no slices will arrive.
+    if (header.ok() && header.value().type == Type::open) refuse(peer, header.value(), body.status());
     return;
   }
-  Message& m = decoded.value();
-  if (!goes_to_sender(m.header.type) || m.header.source_rank != options_.rank) {
+  const Header& said = header.value();
+  if (!goes_to_sender(said.type) || said.source_rank != options_.rank) {
     ++stats_.protocol_errors;
     return;
   }
-  if (auto* open = std::get_if<Open>(&m.body)) {
-    if (m.header.sequence != 0 || sinks_.count({peer, m.header.sink_rank, m.header.session}) != 0) {
+  if (auto* open = std::get_if<Open>(&body.value())) {
+    if (said.sequence != 0 || sinks_.count({peer, said.sink_rank, said.session}) != 0) {
       ++stats_.protocol_errors;
       return;
     }
-    opened(peer, m.header, std::move(*open), now_ns);
+    opened(peer, said, std::move(*open), now_ns);
     return pump();
   }
   const auto early = std::find_if(early_.begin(), early_.end(), [&](const Early& e) {
-    return e.peer == peer && e.header.sink_rank == m.header.sink_rank && e.header.session == m.header.session;
+    return e.peer == peer && e.header.sink_rank == said.sink_rank && e.header.session == said.session;
   });
   if (early != early_.end()) {  // gave up before the offer existed; an early open can get no other message
     early_.erase(early);
     return;
   }
-  const auto known = sinks_.find({peer, m.header.sink_rank, m.header.session});
+  const auto known = sinks_.find({peer, said.sink_rank, said.session});
   if (known == sinks_.end()) {
     ++stats_.late_messages;
     return;
   }
-  const SinkName name{known->second, m.header.sink_rank, m.header.session};
+  const SinkName name{known->second, said.sink_rank, said.session};
   Offer* offer = find(name.request);
   Sink* sink = find(name);
   if (offer == nullptr || sink == nullptr) return;
-  if (m.header.sequence < sink->in) return;  // a repeated message
-  if (m.header.sequence != sink->in) {
+  if (said.sequence < sink->in) return;  // a repeated message
+  if (said.sequence != sink->in) {
     ++stats_.protocol_errors;
     end_sink(*offer, name.rank, SinkState::failed, Status(Code::damaged, "a message of the session is missing"), true);
   } else {
     ++sink->in;
-    answer(*offer, name, *sink, m.body);
+    answer(*offer, name, *sink, body.value());
   }
   end_offer_if_due(*offer);
   forget_if_quiet(name.request);

@@ -146,19 +146,15 @@ class Sender {
     uint64_t session = 0;
     auto operator<=>(const SinkKey&) const = default;
   };
-  struct QueuedPull {
+  // A pull, and the push that answers it.
+  struct Push {
     SinkName sink;
     PullEntry entry;
-    SliceCoding coding;
-  };
-  struct Push {
-    uint64_t name = 0;  // 0 = free
-    SinkName sink;
+    wire::Coding coding;  // coding to apply; zero: plain
+    uint64_t name = 0;    // 0 = free, or queued
     PeerId peer = 0;
     bool straight = false;
-    bool moving = false;  // a mover gathers it, or it is being coded; not yet passed to the link
-    PullEntry entry;
-    SliceCoding coding;               // coding to apply; zero: plain
+    bool moving = false;              // a mover gathers it, or it is being coded; not yet passed to the link
     SharedSlots* shared = nullptr;    // shared memory in which the payload stays
     uint32_t shared_slot = 0;         // slot of the payload in that memory
     DirectStaging::Slot direct = {};  // slot with the payload, if any
@@ -187,9 +183,9 @@ class Sender {
   Status check_pull(const Offer& offer, const Sink& sink, const PullEntry& entry) const;
   static Status must_be_sealed();
   // Decides how to answer a pull.
-  [[nodiscard]] SliceCoder::Plan plan_for(const PullEntry& entry, const SliceCoding& coding) const;
+  [[nodiscard]] SliceCoder::Plan plan_for(const PullEntry& entry, const wire::Coding& coding) const;
   void pump();
-  void push(const QueuedPull& next, Offer& offer, Sink& sink, uint32_t slot);
+  void push(const Push& next, Offer& offer, Sink& sink, uint32_t slot);
   void gather(Offer& offer, const Sink& sink, const LocalPart& local, uint32_t slot);
   void gathered(uint64_t name, const SliceMove& move, const Status& status);
   // Starts coding a slice with payload and hashes in its slot; it is sent afterwards.
@@ -199,7 +195,7 @@ class Sender {
   // Sets pieces_ of a plain slice: its front, and its payload unless that stays in place.
   void lay(uint32_t slot, const SliceShape& shape);
   // Returns true if a pull is answered with front and payload apart.
-  static bool goes_apart(const PullEntry& entry, const SliceCoding& coding);
+  static bool goes_apart(const PullEntry& entry, const wire::Coding& coding);
   // Takes a slot of the device for the payload of a pull, if it may be sent from there and one is free.
   void place_direct(const LocalPart& local, uint32_t slot, SliceMove& move);
   // Passes pieces_ to the link.
@@ -238,9 +234,9 @@ class Sender {
   std::map<SinkKey, RequestId> sinks_;
   std::deque<Early> early_;
   std::deque<std::pair<RequestId, Status>> given_up_;  // the latest
-  std::deque<QueuedPull> pulls_;
-  std::vector<Push> pushes_;                        // one a staging slot
-  std::vector<std::unique_ptr<Sharing>> sharings_;  // one a mover, so few
+  std::deque<Push> pulls_;                             // without a slot yet
+  std::vector<Push> pushes_;                           // one a staging slot
+  std::vector<std::unique_ptr<Sharing>> sharings_;     // one a mover, so few
   DirectStaging direct_;
   std::vector<uint64_t> hashes_;
   std::vector<ConstBytes> pieces_;

@@ -8,9 +8,9 @@ Status Sender::must_be_sealed() {
           "it needs this node's seal.key_file"};
 }
 
-SliceCoder::Plan Sender::plan_for(const PullEntry& entry, const SliceCoding& coding) const {
+SliceCoder::Plan Sender::plan_for(const PullEntry& entry, const wire::Coding& coding) const {
   if (options_.coder == nullptr) return SliceCoder::Plan::plain;
-  return options_.coder->plan((entry.ways & kWayCoded) != 0 ? coding : SliceCoding{});
+  return options_.coder->plan((entry.ways & kWayCoded) != 0 ? coding : wire::Coding{});
 }
 
 // Starts coding. Engine memory is not read any more: the offer may end meanwhile, and its blocks may be released.

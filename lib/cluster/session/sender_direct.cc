@@ -6,7 +6,7 @@
 
 namespace kvbm::cluster::session {
 
-bool Sender::goes_apart(const PullEntry& entry, const SliceCoding& coding) {
+bool Sender::goes_apart(const PullEntry& entry, const wire::Coding& coding) {
   return (entry.ways & kWayApart) != 0 && !TransferNames::is_payload(entry.tag) && !coding.any() &&
          entry.extent.grain != 0;
 }

@@ -46,13 +46,13 @@ void Sender::pulled(Offer& offer, uint16_t rank, Sink& sink, const Pull& pull) {
     ++sink.pulls;
     pulls_.push_back({{offer.request.request, rank, sink.session},
                       entry,
-                      plan == SliceCoder::Plan::coded ? pull.coding : SliceCoding{}});
+                      plan == SliceCoder::Plan::coded ? pull.coding : wire::Coding{}});
   }
 }
 
 void Sender::pump() {
   while (!pulls_.empty()) {
-    const QueuedPull next = pulls_.front();
+    const Push next = pulls_.front();
     Sink* sink = find(next.sink);
     if (sink == nullptr) {  // ended meanwhile
       pulls_.pop_front();
@@ -65,12 +65,14 @@ void Sender::pump() {
   }
 }
 
-void Sender::push(const QueuedPull& next, Offer& offer, Sink& sink, uint32_t slot) {
+void Sender::push(const Push& next, Offer& offer, Sink& sink, uint32_t slot) {
   const Facts& facts = offer.request.facts;
   const PullEntry& entry = next.entry;
   const auto local = std::find_if(offer.request.parts.begin(), offer.request.parts.end(),
                                   [&](const LocalPart& p) { return p.part.component == entry.extent.component; });
-  pushes_[slot] = {names_.next(slot), next.sink, sink.peer, false, false, entry, next.coding};
+  pushes_[slot] = next;
+  pushes_[slot].name = names_.next(slot);
+  pushes_[slot].peer = sink.peer;
   pushes_[slot].apart = goes_apart(entry, next.coding);
   if (local->map.mover != nullptr) return gather(offer, sink, *local, slot);
   const SliceShape shape(facts.components[entry.extent.component], entry.extent);

@@ -1,109 +1,68 @@
 #include "cluster/session/wire.h"
 
 #include <algorithm>
+#include <concepts>
 #include <cstring>
 
 #include "cluster/session/slice.h"
+#include "cluster/wire/wire_fields.h"
 
 namespace kvbm::cluster::session {
 namespace {
 
-class Writer {
- public:
-  template <class T>
-  void le(T v) {
-    const size_t at = bytes_.size();
-    bytes_.resize(at + sizeof v);
-    store_le<T>(bytes_.data() + at, v);
-  }
-  void raw(const void* data, size_t size) {
-    const size_t at = bytes_.size();
-    bytes_.resize(at + size);
-    if (size > 0) std::memcpy(bytes_.data() + at, data, size);
-  }
-  std::vector<std::byte>& bytes() { return bytes_; }
+using Bytes = std::vector<std::byte>;
 
- private:
-  std::vector<std::byte> bytes_;
-};
+template <std::integral T>
+void put(Bytes& out, T v) {
+  const size_t at = out.size();
+  out.resize(at + sizeof v);
+  store_le<T>(out.data() + at, v);
+}
 
-// Reads fields; past the end gives zero and makes good() false; counts are checked before loops nonetheless.
-class Reader {
- public:
-  explicit Reader(ConstBytes bytes) : rest_(bytes) {}
-  template <class T>
-  T le() {
-    T v{};
-    if (!take(sizeof v)) return v;
-    v = load_le<T>(rest_.data());
-    rest_ = rest_.subspan(sizeof v);
-    return v;
-  }
-  void raw(void* to, size_t size) {
-    if (!take(size) || size == 0) return;  // an empty range may have no address
-    std::memcpy(to, rest_.data(), size);
-    rest_ = rest_.subspan(size);
-  }
-  template <class T>
-  void zero() {
-    if (le<T>() != 0) good_ = false;
-  }
-  // Returns true if exactly `count` items of `size` bytes are left, and `count` is at most `most`.
-  bool items(size_t count, size_t size, size_t most) {
-    if (count > most || rest_.size() != count * size) good_ = false;
-    return good_;
-  }
-  [[nodiscard]] size_t left() const { return rest_.size(); }
-  void fail() { good_ = false; }
-  [[nodiscard]] bool good() const { return good_; }
-  [[nodiscard]] bool finished() const { return good_ && rest_.empty(); }
+void put_bytes(Bytes& out, const void* data, size_t size) {
+  const auto* const from = static_cast<const std::byte*>(data);
+  out.insert(out.end(), from, from + size);
+}
 
- private:
-  bool take(size_t n) {
-    if (rest_.size() < n) good_ = false;
-    return good_;
-  }
-  ConstBytes rest_;
-  bool good_ = true;
-};
+using wire::Reader;
 
 Status bad(const char* why) { return Status(Code::damaged, "a session message is not one", why); }
 
 constexpr size_t kComponentBytes = 32;
 constexpr size_t kPartBytes = 32;
 
-void put(Writer& w, const Range& r) {
-  w.le(r.begin);
-  w.le(r.end);
+void put(Bytes& w, const Range& r) {
+  put(w, r.begin);
+  put(w, r.end);
 }
 
 Range get_range(Reader& r) {
   Range range;
-  range.begin = r.le<uint64_t>();
-  range.end = r.le<uint64_t>();
+  range.begin = r.get<uint64_t>();
+  range.end = r.get<uint64_t>();
   return range;
 }
 
-void put(Writer& w, const Part& p, uint32_t grain = 0) {
-  w.le(p.component);
-  w.le(p.shard.first_layer);
-  w.le(p.shard.layers);
-  w.le(p.shard.first_head);
-  w.le(p.shard.heads);
-  w.le(p.shard.replicated);
-  w.le(grain);
+void put(Bytes& w, const Part& p, uint32_t grain = 0) {
+  put(w, p.component);
+  put(w, p.shard.first_layer);
+  put(w, p.shard.layers);
+  put(w, p.shard.first_head);
+  put(w, p.shard.heads);
+  put(w, p.shard.replicated);
+  put(w, grain);
   put(w, p.range);
 }
 
 Part get_part(Reader& r, uint32_t* grain = nullptr) {
   Part p;
-  p.component = r.le<uint16_t>();
-  p.shard.first_layer = r.le<uint16_t>();
-  p.shard.layers = r.le<uint16_t>();
-  p.shard.first_head = r.le<uint16_t>();
-  p.shard.heads = r.le<uint16_t>();
-  p.shard.replicated = r.le<uint16_t>();
-  const auto said = r.le<uint32_t>();
+  p.component = r.get<uint16_t>();
+  p.shard.first_layer = r.get<uint16_t>();
+  p.shard.layers = r.get<uint16_t>();
+  p.shard.first_head = r.get<uint16_t>();
+  p.shard.heads = r.get<uint16_t>();
+  p.shard.replicated = r.get<uint16_t>();
+  const auto said = r.get<uint32_t>();
   if (grain != nullptr) {
     *grain = said;
   } else if (said != 0) {
@@ -113,57 +72,57 @@ Part get_part(Reader& r, uint32_t* grain = nullptr) {
   return p;
 }
 
-void put(Writer& w, const layout::ComponentGeometry& c) {
-  w.le(static_cast<uint8_t>(c.kind));
-  w.le(static_cast<uint8_t>(c.element));
-  w.le(static_cast<uint16_t>(c.planes));
-  w.le(c.layers);
-  w.le(c.heads);
-  w.le(c.head_dim);
-  w.le(c.window_tokens);
-  w.le(uint32_t{0});
-  w.le(c.state_bytes);
+void put(Bytes& w, const layout::ComponentGeometry& c) {
+  put(w, static_cast<uint8_t>(c.kind));
+  put(w, static_cast<uint8_t>(c.element));
+  put(w, static_cast<uint16_t>(c.planes));
+  put(w, c.layers);
+  put(w, c.heads);
+  put(w, c.head_dim);
+  put(w, c.window_tokens);
+  put(w, uint32_t{0});
+  put(w, c.state_bytes);
 }
 
 layout::ComponentGeometry get_component(Reader& r) {
   layout::ComponentGeometry c;
-  c.kind = static_cast<layout::ComponentKind>(r.le<uint8_t>());
-  c.element = static_cast<layout::Element>(r.le<uint8_t>());
-  c.planes = r.le<uint16_t>();
-  c.layers = r.le<uint32_t>();
-  c.heads = r.le<uint32_t>();
-  c.head_dim = r.le<uint32_t>();
-  c.window_tokens = r.le<uint32_t>();
+  c.kind = static_cast<layout::ComponentKind>(r.get<uint8_t>());
+  c.element = static_cast<layout::Element>(r.get<uint8_t>());
+  c.planes = r.get<uint16_t>();
+  c.layers = r.get<uint32_t>();
+  c.heads = r.get<uint32_t>();
+  c.head_dim = r.get<uint32_t>();
+  c.window_tokens = r.get<uint32_t>();
   r.zero<uint32_t>();
-  c.state_bytes = r.le<uint64_t>();
+  c.state_bytes = r.get<uint64_t>();
   return c;
 }
 
-void put(Writer& w, const Open& b) {
-  w.raw(b.request.bytes.data(), b.request.bytes.size());
-  w.le(b.remaining_ns);
-  w.le(b.sink_count);
-  w.le(static_cast<uint16_t>(b.facts.components.size()));
-  w.le(static_cast<uint16_t>(b.parts.size()));
-  w.le(b.ways);
-  w.le(b.slice_bytes);
-  w.le(uint32_t{0});
-  w.raw(b.facts.model.data(), b.facts.model.size());
+void put(Bytes& w, const Open& b) {
+  put_bytes(w, b.request.bytes.data(), b.request.bytes.size());
+  put(w, b.remaining_ns);
+  put(w, b.sink_count);
+  put(w, static_cast<uint16_t>(b.facts.components.size()));
+  put(w, static_cast<uint16_t>(b.parts.size()));
+  put(w, b.ways);
+  put(w, b.slice_bytes);
+  put(w, uint32_t{0});
+  put_bytes(w, b.facts.model.data(), b.facts.model.size());
   for (const auto& c : b.facts.components) put(w, c);
   for (const Part& p : b.parts) put(w, p);
 }
 
 Result<Body> get_open(Reader& r) {
   Open b;
-  r.raw(b.request.bytes.data(), b.request.bytes.size());
-  b.remaining_ns = r.le<uint64_t>();
-  b.sink_count = r.le<uint16_t>();
-  const size_t components = r.le<uint16_t>();
-  const size_t parts = r.le<uint16_t>();
-  b.ways = r.le<uint16_t>();
-  b.slice_bytes = r.le<uint32_t>();
+  r.get(b.request.bytes);
+  b.remaining_ns = r.get<uint64_t>();
+  b.sink_count = r.get<uint16_t>();
+  const size_t components = r.get<uint16_t>();
+  const size_t parts = r.get<uint16_t>();
+  b.ways = r.get<uint16_t>();
+  b.slice_bytes = r.get<uint32_t>();
   r.zero<uint32_t>();
-  r.raw(b.facts.model.data(), b.facts.model.size());
+  r.get(b.facts.model);
   static_assert(kComponentBytes == kPartBytes);
   if (components > layout::kMaxComponents || parts > layout::kMaxComponents) return bad("OPEN has too many components");
   if (!r.items(components + parts, kPartBytes, size_t{2} * layout::kMaxComponents))
@@ -176,50 +135,50 @@ Result<Body> get_open(Reader& r) {
   return Body(std::move(b));
 }
 
-void put(Writer& w, const Accept& b) {
-  w.le(b.facts_hash);
-  w.le(b.slice_bytes);
-  w.le(static_cast<uint16_t>(b.parts.size()));
-  w.le(b.ways);
+void put(Bytes& w, const Accept& b) {
+  put(w, b.facts_hash);
+  put(w, b.slice_bytes);
+  put(w, static_cast<uint16_t>(b.parts.size()));
+  put(w, b.ways);
   for (size_t i = 0; i < b.parts.size(); ++i) put(w, b.parts[i], i < b.grains.size() ? b.grains[i] : 0);
 }
 
 Result<Body> get_accept(Reader& r) {
   Accept b;
-  b.facts_hash = r.le<uint64_t>();
-  b.slice_bytes = r.le<uint32_t>();
-  const size_t parts = r.le<uint16_t>();
-  b.ways = r.le<uint16_t>();
+  b.facts_hash = r.get<uint64_t>();
+  b.slice_bytes = r.get<uint32_t>();
+  const size_t parts = r.get<uint16_t>();
+  b.ways = r.get<uint16_t>();
   if (!r.items(parts, kPartBytes, layout::kMaxComponents)) return bad("ACCEPT has another length");
   for (size_t i = 0; i < parts; ++i) b.parts.push_back(get_part(r, &b.grains.emplace_back()));
   if (!r.finished()) return bad("ACCEPT has values that none has");
   return Body(std::move(b));
 }
 
-void put(Writer& w, const Published& b) {
-  w.le(static_cast<uint16_t>(b.entries.size()));
-  w.le(uint16_t{0});
-  w.le(uint32_t{0});
+void put(Bytes& w, const Published& b) {
+  put(w, static_cast<uint16_t>(b.entries.size()));
+  put(w, uint16_t{0});
+  put(w, uint32_t{0});
   for (const PublishedEntry& e : b.entries) {
-    w.le(e.component);
-    w.le(e.first_layer);
-    w.le(e.layers);
-    w.le(uint16_t{0});
+    put(w, e.component);
+    put(w, e.first_layer);
+    put(w, e.layers);
+    put(w, uint16_t{0});
     put(w, e.range);
   }
 }
 
 Result<Body> get_published(Reader& r) {
   Published b;
-  const size_t count = r.le<uint16_t>();
+  const size_t count = r.get<uint16_t>();
   r.zero<uint16_t>();
   r.zero<uint32_t>();
   if (!r.items(count, 24, kMaxPublishedEntries)) return bad("PUBLISHED has another length");
   for (size_t i = 0; i < count; ++i) {
     PublishedEntry e;
-    e.component = r.le<uint16_t>();
-    e.first_layer = r.le<uint16_t>();
-    e.layers = r.le<uint16_t>();
+    e.component = r.get<uint16_t>();
+    e.first_layer = r.get<uint16_t>();
+    e.layers = r.get<uint16_t>();
     r.zero<uint16_t>();
     e.range = get_range(r);
     if (e.range.end > kMaxPosition) r.fail();
@@ -229,50 +188,50 @@ Result<Body> get_published(Reader& r) {
   return Body(std::move(b));
 }
 
-void put(Writer& w, const Extent& e) {
-  w.le(e.component);
-  w.le(e.layer);
-  w.le(e.first_head);
-  w.le(e.heads);
+void put(Bytes& w, const Extent& e) {
+  put(w, e.component);
+  put(w, e.layer);
+  put(w, e.first_head);
+  put(w, e.heads);
   put(w, e.range);
 }
 
 // Bits of a pull's grain; the higher bits are ways.
 constexpr uint32_t kGrainBits = 0x00FF'FFFF;
 
-void put(Writer& w, const Pull& b) {
-  w.le(static_cast<uint16_t>(b.entries.size()));
-  w.le(uint16_t{0});
-  w.le(b.coding.mode);
-  w.le(b.coding.flags);
-  w.le(b.coding.codecs);
+void put(Bytes& w, const Pull& b) {
+  put(w, static_cast<uint16_t>(b.entries.size()));
+  put(w, uint16_t{0});
+  put(w, b.coding.mode);
+  put(w, b.coding.flags);
+  put(w, b.coding.codecs);
   for (const PullEntry& e : b.entries) {
-    w.le(e.tag);
-    w.le(e.slice);
-    w.le((e.extent.grain & kGrainBits) | uint32_t{e.ways} << 24);
+    put(w, e.tag);
+    put(w, e.slice);
+    put(w, (e.extent.grain & kGrainBits) | uint32_t{e.ways} << 24);
     put(w, e.extent);
   }
 }
 
 Result<Body> get_pull(Reader& r) {
   Pull b;
-  const size_t count = r.le<uint16_t>();
+  const size_t count = r.get<uint16_t>();
   r.zero<uint16_t>();
-  b.coding.mode = r.le<uint8_t>();
-  b.coding.flags = r.le<uint8_t>();
-  b.coding.codecs = r.le<uint16_t>();
+  b.coding.mode = r.get<uint8_t>();
+  b.coding.flags = r.get<uint8_t>();
+  b.coding.codecs = r.get<uint16_t>();
   if (!r.items(count, 40, kMaxPullEntries)) return bad("PULL has another length");
   for (size_t i = 0; i < count; ++i) {
     PullEntry e;
-    e.tag = r.le<uint64_t>();
-    e.slice = r.le<uint32_t>();
-    const auto grain = r.le<uint32_t>();
+    e.tag = r.get<uint64_t>();
+    e.slice = r.get<uint32_t>();
+    const auto grain = r.get<uint32_t>();
     e.extent.grain = grain & kGrainBits;
     e.ways = static_cast<uint8_t>(grain >> 24);
-    e.extent.component = r.le<uint16_t>();
-    e.extent.layer = r.le<uint16_t>();
-    e.extent.first_head = r.le<uint16_t>();
-    e.extent.heads = r.le<uint16_t>();
+    e.extent.component = r.get<uint16_t>();
+    e.extent.layer = r.get<uint16_t>();
+    e.extent.first_head = r.get<uint16_t>();
+    e.extent.heads = r.get<uint16_t>();
     e.extent.range = get_range(r);
     b.entries.push_back(e);
   }
@@ -280,14 +239,14 @@ Result<Body> get_pull(Reader& r) {
   return Body(std::move(b));
 }
 
-void put(Writer&, const Done&) {}
+void put(Bytes&, const Done&) {}
 
-void put(Writer& w, const Abort& b) {
+void put(Bytes& w, const Abort& b) {
   const size_t size = std::min(b.text.size(), kMaxTextBytes);
-  w.le(static_cast<int32_t>(b.code));
-  w.le(static_cast<uint16_t>(size));
-  w.le(uint16_t{0});
-  w.raw(b.text.data(), size);
+  put(w, static_cast<int32_t>(b.code));
+  put(w, static_cast<uint16_t>(size));
+  put(w, uint16_t{0});
+  put_bytes(w, b.text.data(), size);
 }
 
 // Makes the text safe for logs: one line of plain characters.
@@ -299,64 +258,64 @@ void make_plain(std::string& text) {
 
 Result<Body> get_abort(Reader& r) {
   Abort b;
-  const auto code = r.le<int32_t>();
-  const size_t size = r.le<uint16_t>();
+  const auto code = r.get<int32_t>();
+  const size_t size = r.get<uint16_t>();
   r.zero<uint16_t>();
   if (!r.items(size, 1, kMaxTextBytes) || code >= 0 || code < -999) return bad("ABORT has values that none has");
   b.code = static_cast<Code>(code);
   b.text.resize(size);
-  r.raw(b.text.data(), size);
+  r.bytes(b.text.data(), size);
   make_plain(b.text);
   return Body(std::move(b));
 }
 
-void put(Writer& w, const Map& b) {
-  w.le(static_cast<uint16_t>(b.place.size()));
-  w.le(uint16_t{0});
-  w.le(uint32_t{0});
-  w.raw(b.place.data(), b.place.size());
+void put(Bytes& w, const Map& b) {
+  put(w, static_cast<uint16_t>(b.place.size()));
+  put(w, uint16_t{0});
+  put(w, uint32_t{0});
+  put_bytes(w, b.place.data(), b.place.size());
 }
 
 Result<Body> get_map(Reader& r) {
   Map b;
-  const size_t size = r.le<uint16_t>();
+  const size_t size = r.get<uint16_t>();
   r.zero<uint16_t>();
   r.zero<uint32_t>();
   if (!r.items(size, 1, kMaxPlaceBytes)) return bad("MAP has another length");
   b.place.resize(size);
-  r.raw(b.place.data(), size);
+  r.bytes(b.place.data(), size);
   return Body(std::move(b));
 }
 
-void put(Writer& w, const Shared& b) {
+void put(Bytes& w, const Shared& b) {
   const size_t text = std::min(b.text.size(), kMaxTextBytes);
-  w.le(static_cast<int32_t>(b.code));
-  w.le(static_cast<uint16_t>(b.memory.size()));
-  w.le(static_cast<uint16_t>(text));
-  w.le(b.slots);
-  w.le(uint32_t{0});
-  w.le(b.slot_bytes);
-  w.raw(b.memory.data(), b.memory.size());
-  w.raw(b.text.data(), text);
+  put(w, static_cast<int32_t>(b.code));
+  put(w, static_cast<uint16_t>(b.memory.size()));
+  put(w, static_cast<uint16_t>(text));
+  put(w, b.slots);
+  put(w, uint32_t{0});
+  put(w, b.slot_bytes);
+  put_bytes(w, b.memory.data(), b.memory.size());
+  put_bytes(w, b.text.data(), text);
 }
 
 // A slot must hold a slice at least, and all slots together must not exceed the longest possible file.
 Result<Body> get_shared(Reader& r) {
   Shared b;
-  const auto code = r.le<int32_t>();
-  const size_t memory = r.le<uint16_t>();
-  const size_t text = r.le<uint16_t>();
-  b.slots = r.le<uint32_t>();
+  const auto code = r.get<int32_t>();
+  const size_t memory = r.get<uint16_t>();
+  const size_t text = r.get<uint16_t>();
+  b.slots = r.get<uint32_t>();
   r.zero<uint32_t>();
-  b.slot_bytes = r.le<uint64_t>();
+  b.slot_bytes = r.get<uint64_t>();
   if (memory > kMaxSharedBytes || text > kMaxTextBytes || !r.items(memory + text, 1, kMaxSharedBytes + kMaxTextBytes)) {
     return bad("SHARED has another length");
   }
   b.code = static_cast<Code>(code);
   b.memory.resize(memory);
-  r.raw(b.memory.data(), memory);
+  r.bytes(b.memory.data(), memory);
   b.text.resize(text);
-  r.raw(b.text.data(), text);
+  r.bytes(b.text.data(), text);
   make_plain(b.text);
   const bool given = b.slots > 0 && b.slots <= kMaxSharedSlots && b.slot_bytes >= kMinSliceBytes &&
                      b.slot_bytes <= 2 * uint64_t{kMaxSliceBytes} && b.slot_bytes % 64 == 0 && memory > 0 && text == 0;
@@ -365,20 +324,20 @@ Result<Body> get_shared(Reader& r) {
   return Body(std::move(b));
 }
 
-void put(Writer& w, const Release& b) {
-  w.le(static_cast<uint16_t>(b.tags.size()));
-  w.le(uint16_t{0});
-  w.le(uint32_t{0});
-  for (const uint64_t tag : b.tags) w.le(tag);
+void put(Bytes& w, const Release& b) {
+  put(w, static_cast<uint16_t>(b.tags.size()));
+  put(w, uint16_t{0});
+  put(w, uint32_t{0});
+  for (const uint64_t tag : b.tags) put(w, tag);
 }
 
 Result<Body> get_release(Reader& r) {
   Release b;
-  const size_t count = r.le<uint16_t>();
+  const size_t count = r.get<uint16_t>();
   r.zero<uint16_t>();
   r.zero<uint32_t>();
   if (!r.items(count, sizeof(uint64_t), kMaxReleaseTags)) return bad("RELEASE has another length");
-  for (size_t i = 0; i < count; ++i) b.tags.push_back(r.le<uint64_t>());
+  for (size_t i = 0; i < count; ++i) b.tags.push_back(r.get<uint64_t>());
   return Body(std::move(b));
 }
 
@@ -442,49 +401,47 @@ constexpr size_t kSliceHashAt = 88;
 }  // namespace
 
 std::vector<std::byte> encode(Header h, const Body& body) {
-  Writer w;
-  w.bytes().reserve(256);
-  w.le(static_cast<uint8_t>(type_of(body, h.type)));
-  w.le(kWireVersion);
-  w.le(h.source_rank);
-  w.le(h.sink_rank);
-  w.le(uint16_t{0});
-  w.le(h.session);
-  w.le(h.sequence);
-  w.le(uint32_t{0});
+  Bytes w;
+  w.reserve(256);
+  put(w, static_cast<uint8_t>(type_of(body, h.type)));
+  put(w, kWireVersion);
+  put(w, h.source_rank);
+  put(w, h.sink_rank);
+  put(w, uint16_t{0});
+  put(w, h.session);
+  put(w, h.sequence);
+  put(w, uint32_t{0});
   std::visit([&](const auto& b) { put(w, b); }, body);
-  store_le<uint32_t>(w.bytes().data() + 20, static_cast<uint32_t>(w.bytes().size() - kHeaderBytes));
-  return std::move(w.bytes());
+  store_le<uint32_t>(w.data() + 20, static_cast<uint32_t>(w.size() - kHeaderBytes));
+  return w;
 }
 
 Result<Header> peek(ConstBytes bytes) {
   if (bytes.size() < kHeaderBytes || bytes.size() > kMaxMessageBytes) return bad("its length");
   Reader r(bytes);
   Header h;
-  const auto type = r.le<uint8_t>();
+  const auto type = r.get<uint8_t>();
   if (type < 1 || type > 11 || type == 10) return bad("unknown type");
   h.type = static_cast<Type>(type);
-  if (const auto version = r.le<uint8_t>(); version != kWireVersion) {
+  if (const auto version = r.get<uint8_t>(); version != kWireVersion) {
     return Status(version > kWireVersion ? Code::newer_version : Code::damaged, "a session message of another version",
                   std::to_string(version) + ", this side speaks " + std::to_string(kWireVersion));
   }
-  h.source_rank = r.le<uint16_t>();
-  h.sink_rank = r.le<uint16_t>();
+  h.source_rank = r.get<uint16_t>();
+  h.sink_rank = r.get<uint16_t>();
   r.zero<uint16_t>();
-  h.session = r.le<uint64_t>();
-  h.sequence = r.le<uint32_t>();
-  const auto body = r.le<uint32_t>();
+  h.session = r.get<uint64_t>();
+  h.sequence = r.get<uint32_t>();
+  const auto body = r.get<uint32_t>();
   if (!r.good() || h.session == 0 || body != bytes.size() - kHeaderBytes) return bad("its header");
   return h;
 }
 
-Result<Message> decode(ConstBytes bytes) {
-  auto header = peek(bytes);
+Result<Body> decode(ConstBytes bytes) {
+  const auto header = peek(bytes);
   if (!header.ok()) return header.status();
   Reader r(bytes.subspan(kHeaderBytes));
-  auto body = body_of(header.value().type, r);
-  if (!body.ok()) return body.status();
-  return Message{header.value(), std::move(body).value()};
+  return body_of(header.value().type, r);
 }
 
 void encode_slice_front(const SliceHead& h, std::byte* front) noexcept {

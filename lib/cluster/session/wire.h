@@ -14,6 +14,7 @@
 #include "base/status.h"
 #include "cluster/session/block_map.h"
 #include "cluster/session/facts.h"
+#include "cluster/wire/wire.h"
 #include "codec/hash/leaf_hash.h"
 
 namespace kvbm::cluster::session {
@@ -100,17 +101,9 @@ struct PullEntry {
   Extent extent;
   uint8_t ways = 0;
 };
-// Coding that answers to pulls may have, as in a fetch (cluster/wire/wire.h, Coding); zero: plain.
-struct SliceCoding {
-  uint8_t mode = 0;     // codec::Mode
-  uint8_t flags = 0;    // 1: the decode side opens sealed slices
-  uint16_t codecs = 0;  // bit n: it decodes codec::LeafCodec n
-  [[nodiscard]] bool any() const noexcept { return mode != 0 || flags != 0; }
-  bool operator==(const SliceCoding&) const = default;
-};
 struct Pull {
   std::vector<PullEntry> entries;
-  SliceCoding coding = {};  // for entries with kWayCoded; sent only if there is one
+  wire::Coding coding = {};  // for entries with kWayCoded; sent only if there is one
 };
 
 struct Done {};
@@ -140,17 +133,13 @@ struct Release {
 };
 
 using Body = std::variant<Open, Accept, Published, Pull, Done, Abort, Map, Shared, Release>;
-struct Message {
-  Header header;
-  Body body;
-};
 
 // Encodes a message. The header's type follows from the body; only for Abort the header's own is kept.
 std::vector<std::byte> encode(Header header, const Body& body);
-// Decodes a message. damaged: not a message, or an impossible count, size or value. newer_version.
-Result<Message> decode(ConstBytes bytes);
-// Decodes the addressing only, to pass a message to the right rank. damaged when it is too short.
+// Decodes the header of a message. damaged: not a message. newer_version.
 Result<Header> peek(ConstBytes bytes);
+// Decodes the body of a message, and checks all of it: as peek(); damaged also for an impossible count, size or value.
+Result<Body> decode(ConstBytes bytes);
 
 // Precedes the payload of every slice: proves the slice's identity, and carries the leaf hashes.
 struct SliceHead {

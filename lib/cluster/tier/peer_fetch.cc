@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "base/thread/memory_wait.h"
-#include "cluster/tier/peer_fetch_request.h"
 #include "codec/hash/leaf_hash.h"
 #include "codec/record/record.h"
 
@@ -38,23 +37,6 @@ Code copy_checked(MutableBytes to, const codec::HeadView& head, ConstBytes paylo
 }
 
 }  // namespace
-
-// Staging that a receiver reads in place; counts as a call, so that the tier does not end before it.
-class PeerFetch::Loan {
- public:
-  Loan(std::shared_ptr<PeerFetch> fetch, MutableBytes staging) : fetch_(std::move(fetch)), staging_(staging) {}
-  ~Loan() {
-    const MemoryWait until_woken;  // fetches may wait for this staging
-    fetch_->give_back(staging_);
-    fetch_->context_->leave();
-  }
-  Loan(const Loan&) = delete;
-  Loan& operator=(const Loan&) = delete;
-
- private:
-  const std::shared_ptr<PeerFetch> fetch_;
-  const MutableBytes staging_;
-};
 
 void PeerFetch::get(std::unique_ptr<tier::GetBatch> batch) {
   auto op = std::make_shared<GetOp>();
@@ -101,10 +83,10 @@ void PeerFetch::begin(const std::shared_ptr<GetOp>& op, const std::vector<size_t
 void PeerFetch::staging_quiet(uint64_t cookie) {
   const auto known = quarantine_.find(cookie);
   if (known == quarantine_.end()) return;
-  staging_.give_back(known->second.staging);
-  // Holds `self`: erasing the entry may drop the last reference to this object.
-  const std::shared_ptr<PeerFetch> self = std::move(known->second.self);
+  staging_.give_back(known->second);
   quarantine_.erase(known);
+  // May be the last reference to this object.
+  const std::shared_ptr<PeerFetch> self = quarantine_.empty() ? std::move(self_) : self_;
   pump();
 }
 
@@ -250,7 +232,8 @@ void PeerFetch::fetched(FetchBatch& answer, Pieces& pieces) {
 
 void PeerFetch::failed(const FetchItem& said, const Piece& piece) {
   if (said.quarantined) {
-    quarantine_.emplace(said.cookie, Quarantined{piece.staging, shared_from_this()});
+    quarantine_.emplace(said.cookie, piece.staging);
+    self_ = shared_from_this();
   } else {
     staging_.give_back(piece.staging);
   }
@@ -343,13 +326,18 @@ Code PeerFetch::deliver(const Piece& piece) {
   return code;
 }
 
+// Lends staging that a receiver reads in place; counts as a call, so that the tier does not end before it.
 Code PeerFetch::lend(tier::GetItem& target, ConstBytes payload, MutableBytes staging) {
   if (!context_->enter()) {
     give_back(staging);
     return Code::closed;
   }
   target.lent = payload;
-  target.lender = std::make_shared<Loan>(shared_from_this(), staging);
+  target.lender = std::shared_ptr<void>(staging.data(), [self = shared_from_this(), staging](void*) {
+    const MemoryWait until_woken;  // fetches may wait for this staging
+    self->give_back(staging);
+    self->context_->leave();
+  });
   return Code::ok;
 }
 

@@ -52,12 +52,21 @@ class PeerFetch final : public StagingOwner, public std::enable_shared_from_this
     std::shared_ptr<GetOp> op;
     size_t item = 0;
   };
-  struct Quarantined {
-    MutableBytes staging;
-    std::shared_ptr<PeerFetch> self;
+  // One request to a node, for the choice between plain and coded: reported to the coder when its last piece has been
+  // delivered. Thread: pieces end on any.
+  struct Request {
+    Request(std::shared_ptr<LinkCoder> by, const NodeId& from, LinkCoder::Asked how)
+        : coder(std::move(by)), node(from), asked(how) {}
+    ~Request() { coder->answered(asked, coded.load(std::memory_order_relaxed), got.load(std::memory_order_relaxed)); }
+    Request(const Request&) = delete;
+    Request& operator=(const Request&) = delete;
+
+    const std::shared_ptr<LinkCoder> coder;
+    const NodeId node;
+    const LinkCoder::Asked asked;
+    std::atomic<uint64_t> got{0};    // plain bytes
+    std::atomic<bool> coded{false};  // a piece arrived coded
   };
-  // One request to a node, for the choice between plain and coded: reported to the coder after its last piece.
-  struct Request;
   struct Piece {
     Waiting what;
     MutableBytes staging;
@@ -69,7 +78,6 @@ class PeerFetch final : public StagingOwner, public std::enable_shared_from_this
     [[nodiscard]] ConstBytes payload() const { return ConstBytes(staging).first(bytes).subspan(head_bytes); }
   };
   using Pieces = std::vector<Piece>;
-  class Loan;
 
   static const Place& where(const Waiting& what) { return what.op->where[what.item]; }
   static tier::GetItem& item(const Waiting& what) { return what.op->batch->items[what.item]; }
@@ -108,8 +116,9 @@ class PeerFetch final : public StagingOwner, public std::enable_shared_from_this
   std::atomic<bool> starved_{false};  // an item waits for staging
   // Used on the links' thread only.
   std::deque<Waiting> waiting_;
-  std::vector<Waiting> later_;  // for a node without free memory; a timer is set for them
-  std::map<uint64_t, Quarantined> quarantine_;
+  std::vector<Waiting> later_;                   // for a node without free memory; a timer is set for them
+  std::map<uint64_t, MutableBytes> quarantine_;  // by cookie
+  std::shared_ptr<PeerFetch> self_;              // while there is any
   uint64_t last_cookie_ = 0;
   uint64_t first_late_ns_ = kNever;  // no waiting item has an earlier deadline
   uint64_t armed_ns_ = kNever;       // the timer set for it

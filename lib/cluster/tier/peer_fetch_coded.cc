@@ -2,7 +2,6 @@
 #include <algorithm>
 
 #include "cluster/tier/peer_fetch.h"
-#include "cluster/tier/peer_fetch_request.h"
 
 namespace kvbm::cluster {
 

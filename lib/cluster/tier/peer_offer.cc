@@ -127,7 +127,7 @@ void PeerOffer::offer_some(const std::shared_ptr<PutOp>& op, const NodeId& node,
   batch->deadline_ns = std::min(op->batch->deadline_ns, context_->latest_ns());
   for (const size_t i : indexes) {
     const tier::PutItem& put = op->batch->items[i];
-    OfferBatch::Item one;
+    Offered one;
     one.id = put.id;
     one.uses = put.uses;
     one.priority = put.priority;

@@ -51,7 +51,7 @@ bool PeerPlaces::place_of(const Identity& id, Place& out) const {
 void PeerPlaces::learn(const NodeFacts& node, std::span<const Offered> offered) {
   MutexLock lock(mutex_);
   for (const Offered& one : offered) {
-    put_place(node, one.id, 0, one.item.head_bytes, one.item.payload_bytes, one.item.location);
+    put_place(node, one.id, 0, one.head_bytes, one.payload_bytes, one.location);
   }
 }
 

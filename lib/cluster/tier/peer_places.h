@@ -29,7 +29,7 @@ class PeerPlaces {
     uint8_t tier = 0;  // in its node
   };
 
-  PeerPlaces(uint64_t memory_bytes, const Clock& clock) : clock_(clock), locations_({.memory_bytes = memory_bytes}) {}
+  PeerPlaces(uint64_t memory_bytes, const Clock& clock) : clock_(clock), locations_(memory_bytes) {}
 
   void find(std::span<const Identity> ids, std::span<tier::Found> out) noexcept;
   // Finds the holder with the youngest answer, if that is younger than the last time the family was forgotten.

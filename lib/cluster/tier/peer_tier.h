@@ -20,6 +20,11 @@
 
 namespace kvbm::cluster {
 
+class PeerAsk;
+class PeerFetch;
+class PeerInPlace;
+class PeerOffer;
+
 class PeerTier final : public tier::Tier {
  public:
   static constexpr std::string_view kKind = "peers";
@@ -65,8 +70,12 @@ class PeerTier final : public tier::Tier {
   void shutdown(UniqueFunction<void()> done) override;
 
  private:
-  struct Core;
-  const std::unique_ptr<Core> core_;
+  // The shared parts outlive the tier while they have work in flight.
+  const std::shared_ptr<PeerTierContext> context_;
+  const std::unique_ptr<const PeerInPlace> in_place_;
+  const std::shared_ptr<PeerAsk> ask_;
+  const std::shared_ptr<PeerFetch> fetch_;
+  const std::shared_ptr<PeerOffer> offer_;
 };
 
 }  // namespace kvbm::cluster

@@ -32,7 +32,6 @@ class Channel {
   // Returns the body, inside `message`. damaged: not the peer's next message; the channel must not be used any more.
   Result<ConstBytes> open(ConstBytes message) noexcept;
 
-  [[nodiscard]] uint64_t sealed() const noexcept { return next_out_; }
   [[nodiscard]] uint64_t opened() const noexcept { return next_in_; }
 
  private:

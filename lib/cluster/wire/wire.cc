@@ -14,6 +14,7 @@ bool known(uint8_t type) noexcept {
          type == static_cast<uint8_t>(Type::session) || type == static_cast<uint8_t>(Type::host);
 }
 
+// Returns true for messages that are a head only.
 bool plain(Type type) noexcept {
   return type == Type::ping || type == Type::pong || type == Type::ask_status || type == Type::cancel ||
          type == Type::invalidated || type == Type::bye;
@@ -28,40 +29,26 @@ Result<Head> peek(ConstBytes body) {
   }
   const auto type = std::to_integer<uint8_t>(body[0]);
   if (!known(type)) return Status(Code::unsupported, "peer: a message of an unknown type");
-  return Head{static_cast<Type>(type), load_le<uint32_t>(body.data() + 4), load_le<uint64_t>(body.data() + 8)};
+  return Head{static_cast<Type>(type), load_le<uint64_t>(body.data() + 8), load_le<uint32_t>(body.data() + 4)};
 }
 
 // renew, granted: head | u64 lease, u64 lease_ns
-size_t encode(const Renew& m, MutableBytes out) noexcept {
-  Writer w(out, kHeadBytes + 16, Type::renew, 0, m.request);
+size_t encode(const Lease& m, MutableBytes out) noexcept {
+  Writer w(out, kHeadBytes + 16, m.type, 0, m.request);
   if (!w.fits()) return 0;
   w.put(m.lease);
   w.put(m.lease_ns);
   return w.bytes();
 }
 
-Status decode(ConstBytes body, Renew& out) {
+Status decode(ConstBytes body, Lease& out) {
+  const auto said = peek(body);
+  const bool renews = said.ok() && said.value().type == Type::renew;
   Head head;
-  Reader r(body, Type::renew, head);
+  Reader r(body, renews ? Type::renew : Type::granted, head);
   r.no_items(head);
-  out = {head.request, r.get<uint64_t>(), r.get<uint64_t>()};
-  return r.end("peer: a request for a lease is damaged");
-}
-
-size_t encode(const Granted& m, MutableBytes out) noexcept {
-  Writer w(out, kHeadBytes + 16, Type::granted, 0, m.request);
-  if (!w.fits()) return 0;
-  w.put(m.lease);
-  w.put(m.lease_ns);
-  return w.bytes();
-}
-
-Status decode(ConstBytes body, Granted& out) {
-  Head head;
-  Reader r(body, Type::granted, head);
-  r.no_items(head);
-  out = {head.request, r.get<uint64_t>(), r.get<uint64_t>()};
-  return r.end("peer: the answer about a lease is damaged");
+  out = {head.type, head.request, r.get<uint64_t>(), r.get<uint64_t>()};
+  return r.end("peer: a message about a lease is damaged");
 }
 
 // release: head | u64 lease ...
@@ -150,18 +137,18 @@ Status decode(ConstBytes body, Failed& out) {
   return r.end("peer: a refusal is damaged");
 }
 
-size_t encode(const Plain& m, MutableBytes out) noexcept {
+size_t encode(const Head& m, MutableBytes out) noexcept {
   if (!plain(m.type)) return 0;
   Writer w(out, kHeadBytes, m.type, m.count, m.request);
   return w.fits() ? w.bytes() : 0;
 }
 
-Status decode(ConstBytes body, Plain& out) {
+Status decode(ConstBytes body, Head& out) {
   const auto head = peek(body);
   if (!head.ok()) return head.status();
   if (!plain(head.value().type) || body.size() != kHeadBytes)
     return {Code::damaged, "peer: a short message is damaged"};
-  out = {head.value().type, head.value().request, head.value().count};
+  out = head.value();
   return {};
 }
 

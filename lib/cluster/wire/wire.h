@@ -45,10 +45,11 @@ enum class Type : uint8_t {
   session = 64       // for cluster/session: the body is its own
 };
 
+// The head of a message; the whole body of ping, pong, ask_status, cancel, invalidated and bye.
 struct Head {
   Type type = Type::ping;
-  uint32_t count = 0;    // items
   uint64_t request = 0;  // names a request and its answers, per connection and requesting side; 0 if there is no answer
+  uint32_t count = 0;    // items; of invalidated, a Code, negated
 };
 
 // A record's identity: its family is an index into the families of the same message.
@@ -91,12 +92,13 @@ struct FetchItem {
   uint64_t room = 0;      // bytes of that staging
   bool operator==(const FetchItem&) const = default;
 };
-// Coding that the requesting side wants for what it fetches (version 2; all zero before that: plain).
+// Coding that the requesting side accepts for what it fetches, or pulls in a session; all zero: plain.
 enum CodingFlag : uint8_t { kOpensSealed = 1, kTakesLossy = 2 };
 struct Coding {
   uint8_t mode = 0;     // codec::Mode; 0: not coded
   uint8_t flags = 0;    // CodingFlag
   uint16_t codecs = 0;  // bit n: decodes codec::LeafCodec n
+  [[nodiscard]] bool any() const noexcept { return mode != 0 || flags != 0; }
   bool operator==(const Coding&) const = default;
 };
 struct Fetch {
@@ -140,15 +142,11 @@ struct Want {
   std::vector<uint32_t> items;  // indexes in the offer, ascending
 };
 
-struct Renew {
+struct Lease {
+  Type type = Type::renew;  // or granted
   uint64_t request = 0;
   uint64_t lease = 0;
-  uint64_t lease_ns = 0;
-};
-struct Granted {
-  uint64_t request = 0;
-  uint64_t lease = 0;
-  uint64_t lease_ns = 0;  // 0 = it has ended
+  uint64_t lease_ns = 0;  // granted: 0 = it has ended
 };
 struct Release {
   std::vector<uint64_t> leases;
@@ -175,13 +173,6 @@ struct Failed {
   uint32_t first = 0;  // the part, for a find
 };
 
-// ping, pong, ask_status, cancel, invalidated and bye have a head only; count is bye's reason (a Code, negated).
-struct Plain {
-  Type type = Type::ping;
-  uint64_t request = 0;
-  uint32_t count = 0;
-};
-
 // Sizes of the items of messages, and the largest numbers of items: with kMaxFamiliesPerMessage families these fit one
 // message.
 inline constexpr size_t kFindItemBytes = 20;
@@ -202,13 +193,12 @@ size_t encode(const Fetch& m, MutableBytes out) noexcept;
 size_t encode(const Fetched& m, MutableBytes out) noexcept;
 size_t encode(const Offer& m, MutableBytes out) noexcept;
 size_t encode(const Want& m, MutableBytes out) noexcept;
-size_t encode(const Renew& m, MutableBytes out) noexcept;
-size_t encode(const Granted& m, MutableBytes out) noexcept;
+size_t encode(const Lease& m, MutableBytes out) noexcept;
 size_t encode(const Release& m, MutableBytes out) noexcept;
 size_t encode(const NodeStatus& m, MutableBytes out) noexcept;
 size_t encode(const Invalidate& m, MutableBytes out) noexcept;
 size_t encode(const Failed& m, MutableBytes out) noexcept;
-size_t encode(const Plain& m, MutableBytes out) noexcept;
+size_t encode(const Head& m, MutableBytes out) noexcept;
 
 // Returns the head of any body; damaged if it is none, unsupported for an unknown type.
 Result<Head> peek(ConstBytes body);
@@ -220,12 +210,11 @@ Status decode(ConstBytes body, Fetch& out);
 Status decode(ConstBytes body, Fetched& out);
 Status decode(ConstBytes body, Offer& out);
 Status decode(ConstBytes body, Want& out);
-Status decode(ConstBytes body, Renew& out);
-Status decode(ConstBytes body, Granted& out);
+Status decode(ConstBytes body, Lease& out);
 Status decode(ConstBytes body, Release& out);
 Status decode(ConstBytes body, NodeStatus& out);
 Status decode(ConstBytes body, Invalidate& out);
 Status decode(ConstBytes body, Failed& out);
-Status decode(ConstBytes body, Plain& out);
+Status decode(ConstBytes body, Head& out);
 
 }  // namespace kvbm::cluster::wire

@@ -1,4 +1,4 @@
-// Writer and reader of message fields. Internal to wire.
+// Writer and reader of message fields. Internal to wire; the reader also to session/wire.
 #pragma once
 
 #include <concepts>
@@ -60,7 +60,9 @@ class Writer {
 // Reads with one check per field; after the first failure everything is zero and ok() is false.
 class Reader {
  public:
-  Reader(ConstBytes body, Type type, Head& head) noexcept : at_(body.data()), left_(body.size()) {
+  explicit Reader(ConstBytes bytes) noexcept : at_(bytes.data()), left_(bytes.size()) {}
+  // Reads the head, which must be of this type.
+  Reader(ConstBytes body, Type type, Head& head) noexcept : Reader(body) {
     const auto said = get<uint8_t>();
     zero<uint8_t>();
     zero<uint16_t>();
@@ -96,6 +98,13 @@ class Reader {
     at_ += N;
     left_ -= N;
   }
+  void bytes(void* to, size_t n) noexcept {
+    if (left_ < n) ok_ = false;
+    if (!ok_ || n == 0) return;  // an empty range may have no address
+    std::memcpy(to, at_, n);
+    at_ += n;
+    left_ -= n;
+  }
   void get(Name& name, size_t families) noexcept {
     get(name.key.bytes);
     name.family = get<uint16_t>();
@@ -104,6 +113,11 @@ class Reader {
   // Checks that a message without items has count 0.
   void no_items(const Head& head) noexcept {
     if (head.count != 0) ok_ = false;
+  }
+  // Checks that exactly `count` items of `each` bytes are left, and `count` is at most `most`.
+  bool items(size_t count, size_t each, size_t most) noexcept {
+    if (count > most || left_ != count * each) ok_ = false;
+    return ok_;
   }
   // Checks that `count` elements of `each` bytes are all here.
   bool room(uint64_t count, uint64_t limit, size_t each) noexcept {
@@ -126,9 +140,12 @@ class Reader {
       zero<uint32_t>();
     }
   }
+  void fail() noexcept { ok_ = false; }
+  [[nodiscard]] bool good() const noexcept { return ok_; }
+  [[nodiscard]] bool finished() const noexcept { return ok_ && left_ == 0; }
   // Checks that no bytes are left.
   [[nodiscard]] Status end(const char* text) const {
-    if (ok_ && left_ == 0) return {};
+    if (finished()) return {};
     return {Code::damaged, text};
   }
 

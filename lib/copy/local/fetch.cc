@@ -42,16 +42,6 @@ Code wrong_bytes(const RecordPlace& place, const codec::HeadView& head) noexcept
   return unchanged(place.head, head) ? Code::damaged : Code::miss;
 }
 
-Code copy_leaf(ConstBytes payload, const codec::Leaf& leaf, std::span<const StridedRun> to,
-               codec::CopyHint hint) noexcept {
-  uint64_t bytes = 0;
-  for (const StridedRun& run : to) bytes += run.total();
-  if (bytes != leaf.stored_bytes) return Code::invalid_argument;
-  if (leaf.codec != codec::LeafCodec::raw) return Code::unsupported;
-  const uint64_t hash = codec::scatter_hashed(to, payload.data() + leaf.offset, hint, codec::CopyOrder::later);
-  return hash == leaf.hash ? Code::ok : Code::damaged;
-}
-
 }  // namespace
 
 RecordPlace place_of(const RemotePool& pool, SlotId slot) noexcept {
@@ -64,11 +54,6 @@ bool has_head(const RecordPlace& place) noexcept {
   if (place.head.size() < sizeof now) return false;
   snapshot(now, place.head.data(), sizeof now);
   return codec::peek_header(now).ok();
-}
-
-Code read_head(const RemotePool& pool, SlotId slot, const Family& family, const Key& key, MutableBytes room,
-               std::optional<codec::HeadView>& out) noexcept {
-  return read_head(place_of(pool, slot), family, key, room, out);
 }
 
 Code read_head(const RecordPlace& record, const Family& family, const Key& key, MutableBytes room,
@@ -96,31 +81,6 @@ Code read_head(const RecordPlace& record, const Family& family, const Key& key, 
   if (!names(header, family, key) || header.stored_bytes > record.payload.size()) return Code::miss;
   out.emplace(std::move(head).value());
   return Code::ok;
-}
-
-Code fetch(const RemotePool& pool, SlotId slot, const codec::HeadView& head, std::span<const LeafTarget> targets,
-           std::span<Code> status, codec::CopyHint hint) noexcept {
-  const RecordPlace place = place_of(pool, slot);
-  const ConstBytes payload = place.payload;
-  if (head.header().stored_bytes > payload.size()) return Code::invalid_argument;
-  const codec::CopiesOrdered of_all_leaves;
-  size_t done = 0;
-  Code first = Code::ok;
-  for (size_t i = 0; i < targets.size(); ++i) {
-    Code code = Code::invalid_argument;
-    if (targets[i].leaf < head.header().leaf_count)
-      code = copy_leaf(payload, head.leaf(targets[i].leaf), targets[i].to, hint);
-    if (code == Code::damaged) code = wrong_bytes(place, head);
-    if (code == Code::ok) ++done;
-    if (code != Code::ok && first == Code::ok) first = code;
-    if (i < status.size()) status[i] = code;
-  }
-  return done == targets.size() ? Code::ok : done != 0 ? Code::partial : first;
-}
-
-Code fetch_record(const RemotePool& pool, SlotId slot, const codec::HeadView& head, MutableBytes to,
-                  codec::CopyHint hint) noexcept {
-  return fetch_record(place_of(pool, slot), head, to, hint);
 }
 
 Code fetch_record(const RecordPlace& place, const codec::HeadView& head, MutableBytes to,

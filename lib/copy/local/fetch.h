@@ -9,7 +9,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <span>
 
 #include "base/bytes.h"
 #include "base/ids.h"
@@ -32,29 +31,13 @@ struct RecordPlace {
 // shape().head_stride and this head. `key` of that `family` is expected.
 Code read_head(const RecordPlace& place, const Family& family, const Key& key, MutableBytes room,
                std::optional<codec::HeadView>& out) noexcept;
-Code read_head(const RemotePool& pool, SlotId slot, const Family& family, const Key& key, MutableBytes room,
-               std::optional<codec::HeadView>& out) noexcept;
 // Returns true if some record has its head there: the expected one was replaced, and is not merely unfinished.
 [[nodiscard]] bool has_head(const RecordPlace& place) noexcept;
 
-// Target of one leaf: runs that take exactly its bytes.
-struct LeafTarget {
-  uint32_t leaf = 0;
-  std::span<const StridedRun> to;
-};
-
-// Copies the leaves wanted. status, if not empty, gets one code per target:
-// ok; miss: the slot was reused meanwhile; damaged: the head did not change, so the bytes are not what it promises, and
-// the owner should check the slot;
-// invalid_argument: no such leaf, or runs of another size; unsupported: the leaf is not stored raw.
-// Returns ok | partial: some are ok | the first code that is not ok.
-Code fetch(const RemotePool& pool, SlotId slot, const codec::HeadView& head, std::span<const LeafTarget> targets,
-           std::span<Code> status, codec::CopyHint hint) noexcept;
-
-// Copies the whole payload, leaf by leaf, into `to` of header().stored_bytes. Stops at the first wrong leaf.
+// Copies the whole payload, leaf by leaf, into `to` of header().stored_bytes. Stops at the first leaf that is not ok.
+// miss: the slot was reused meanwhile; damaged: the head did not change, so the bytes are not what it promises, and the
+// owner should check the slot; invalid_argument: `to` has another size; unsupported: a leaf is not stored raw.
 Code fetch_record(const RecordPlace& place, const codec::HeadView& head, MutableBytes to,
-                  codec::CopyHint hint) noexcept;
-Code fetch_record(const RemotePool& pool, SlotId slot, const codec::HeadView& head, MutableBytes to,
                   codec::CopyHint hint) noexcept;
 
 }  // namespace kvbm::copy::local

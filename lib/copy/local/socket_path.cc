@@ -157,13 +157,12 @@ ListeningSocket::~ListeningSocket() {
   }
 }
 
-Result<ConnectingSocket> make_connecting_socket(const std::string& address) {
-  auto path = path_of(address);
-  if (!path.ok()) return path.status();
-  ConnectingSocket made;
-  made.path = std::move(path).value();
-  made.fd = Fd(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (!made.fd) return errno_status(errno, "cannot make a socket", made.path);
+Result<Fd> make_connecting_socket(const std::string& address, std::string& path) {
+  auto named = path_of(address);
+  if (!named.ok()) return named.status();
+  path = std::move(named).value();
+  Fd made(socket(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
+  if (!made) return errno_status(errno, "cannot make a socket", path);
   return made;
 }
 

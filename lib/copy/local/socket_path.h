@@ -40,12 +40,8 @@ class ListeningSocket {
   ino_t inode_ = 0;
 };
 
-// A non-blocking socket, and the path to connect it to.
-struct ConnectingSocket {
-  Fd fd;
-  std::string path;
-};
-Result<ConnectingSocket> make_connecting_socket(const std::string& address);
+// Returns a non-blocking socket, and in `path` what to connect it to.
+Result<Fd> make_connecting_socket(const std::string& address, std::string& path);
 // ok; again: its queue is full, retry; closed: no process listens; not_permitted: others may enter the directory; else
 // the error of connect(2).
 Status try_connect(int fd, const std::string& path);

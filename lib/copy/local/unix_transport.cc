@@ -107,11 +107,12 @@ Result<std::string> UnixTransport::listen(const std::string& path) {
   return path;
 }
 
-Result<uint64_t> UnixTransport::connect(const std::string& path) {
-  auto socket = make_connecting_socket(path);
+Result<uint64_t> UnixTransport::connect(const std::string& address) {
+  std::string path;
+  auto socket = make_connecting_socket(address, path);
   if (!socket.ok()) return socket.status();
   if (peers_.size() >= kMaxPeers) return Status(Code::at_limit, "too many peers on the local link");
-  UnixPeer& peer = add_peer(std::move(socket.value().fd), socket.value().path);
+  UnixPeer& peer = add_peer(std::move(socket).value(), path);
   peer.outgoing = true;
   peer.phase = Phase::connecting;
   peer.give_up_ns = deadline_after(clock_, kConnectNs);

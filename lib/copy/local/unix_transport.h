@@ -66,7 +66,7 @@ class UnixTransport {
   int32_t arm(uint64_t* within_ns) noexcept;
   uint32_t progress();
   Result<std::string> listen(const std::string& path);
-  Result<uint64_t> connect(const std::string& path);
+  Result<uint64_t> connect(const std::string& address);
   Code admit(uint64_t peer);
   Code disconnect(uint64_t peer, bool flush);
   Code send(uint64_t peer, ConstBytes message);

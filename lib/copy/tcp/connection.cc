@@ -49,7 +49,7 @@ void Connection::watch_output(bool wanted) {
   epoll_event event{};
   event.events = EPOLLIN | (wanted ? EPOLLOUT : 0U);
   event.data.u64 = peer_;
-  if (epoll_ctl(shared_.epoll, EPOLL_CTL_MOD, fd_, &event) == 0) watching_output_ = wanted;
+  if (epoll_ctl(shared_.epoll.get(), EPOLL_CTL_MOD, fd_, &event) == 0) watching_output_ = wanted;
 }
 
 void Connection::die(Code status, std::string reason) {

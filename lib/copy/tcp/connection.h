@@ -10,6 +10,7 @@
 #include <string>
 #include <vector>
 
+#include "base/io/fd.h"
 #include "copy/flat_table.h"
 #include "copy/tcp/peer_user.h"
 #include "copy/tcp/receiver.h"
@@ -34,7 +35,7 @@ struct Shared {
   uint32_t queue_bytes = 0;
   uint64_t bulk_bytes = 0;
   std::unique_ptr<PeerUsers> users;  // null: peers may belong to any user
-  int epoll = -1;
+  Fd epoll;
   Ring<End> ended;
   size_t tokens = 0;  // unfinished ones of all peers: `ended` has room for each, so that ending one allocates nothing
   std::vector<uint64_t> dying;  // peers with a closed() that is due

@@ -27,17 +27,10 @@ namespace {
 constexpr int kNamespaceCookie = 71;  // SO_NETNS_COOKIE, Linux 5.14
 constexpr const char* kNobodys = "no process has the socket at the other end";
 
-}  // namespace
-
-struct PeerUsers::Ends {
-  Address near;
-  Address far;
-  [[nodiscard]] bool known() const noexcept { return near.size != 0 && far.size != 0 && near.family() == far.family(); }
-};
-
-namespace {
-
-PeerUsers::Ends ends_of(int fd) noexcept { return {local_address(fd), remote_address(fd)}; }
+// Returns true if the system knows the addresses of both ends of a socket.
+bool known(const Address& near, const Address& far) noexcept {
+  return near.size != 0 && far.size != 0 && near.family() == far.family();
+}
 
 // Writes an address in the format of the kernel's tables: network order, an IPv4 address in the first word.
 void put(const Address& address, uint32_t (&host)[4], uint16_t& port) noexcept {
@@ -94,6 +87,19 @@ void for_each_line(int fd, size_t most, Take&& take) {
   }
 }
 
+// The remedy comes first: rows of nodes have room for 127 characters.
+PeerUsers::Verdict judge(const Address& far, std::optional<uid_t> user, const std::string& why) {
+  if (user.has_value() && is_this_user(*user)) return {PeerUser::own, {}};
+  if (user.has_value()) {
+    return {PeerUser::stranger,
+            {Code::not_permitted, "another user's process: run both as one, or set a key (node.key_file)",
+             "user " + std::to_string(*user) + " there, user " + std::to_string(geteuid()) + " here, " + far.text()}};
+  }
+  return {
+      PeerUser::unknown,
+      {Code::not_permitted, "the user of its process is unknown: set a key (node.key_file)", why + ", " + far.text()}};
+}
+
 }  // namespace
 
 // Request for the socket at the far end: its own address first. `near` null: for one that listens there.
@@ -141,14 +147,15 @@ ssize_t PeerUsers::ask(Question& question, std::span<char> answer) {
 }
 
 std::optional<uid_t> PeerUsers::ask_kernel(int fd, bool listener, std::string& why) {
-  const Ends ends = ends_of(fd);
-  if (!netlink_ || !ends.known() || !sees(fd)) {
-    why = !netlink_       ? "the kernel cannot be asked: no NETLINK_SOCK_DIAG here"
-          : !ends.known() ? "the connection has ended"
-                          : "the connection is in another network namespace";
+  const Address near = local_address(fd);
+  const Address far = remote_address(fd);
+  if (!netlink_ || !known(near, far) || !sees(fd)) {
+    why = !netlink_           ? "the kernel cannot be asked: no NETLINK_SOCK_DIAG here"
+          : !known(near, far) ? "the connection has ended"
+                              : "the connection is in another network namespace";
     return {};
   }
-  Question question(ends.far, listener ? nullptr : &ends.near);
+  Question question(far, listener ? nullptr : &near);
   alignas(nlmsghdr) std::array<char, 4096> answer;
   const ssize_t got = ask(question, answer);
   if (got < 0) {
@@ -173,14 +180,15 @@ std::optional<uid_t> PeerUsers::ask_kernel(int fd, bool listener, std::string& w
 }
 
 std::optional<uid_t> PeerUsers::look_up(int fd, const char* table, std::string& why) {
-  const Ends ends = ends_of(fd);
+  const Address near_end = local_address(fd);
+  const Address far_end = remote_address(fd);
   const Fd file(open(table, O_RDONLY | O_CLOEXEC));
-  if (!ends.known() || !file) {
-    why = ends.known() ? std::string(table) + ": " + std::strerror(errno) : "the connection has ended";
+  if (!known(near_end, far_end) || !file) {
+    why = known(near_end, far_end) ? std::string(table) + ": " + std::strerror(errno) : "the connection has ended";
     return {};
   }
-  const std::string far = in_table(ends.far);
-  const std::string near = in_table(ends.near);
+  const std::string far = in_table(far_end);
+  const std::string near = in_table(near_end);
   std::optional<uid_t> user;
   why = std::string("no socket in ") + table + " is the other end";
   for_each_line(file.get(), kMostTable, [&](const char* line) {
@@ -196,37 +204,24 @@ std::optional<uid_t> PeerUsers::look_up(int fd, const char* table, std::string& 
   return user;
 }
 
-// The remedy comes first: rows of nodes have room for 127 characters.
-PeerUsers::Verdict PeerUsers::judge(const Ends& ends, std::optional<uid_t> user, const std::string& why) {
-  if (user.has_value() && is_this_user(*user)) return {PeerUser::own, {}};
-  if (user.has_value()) {
-    return {
-        PeerUser::stranger,
-        {Code::not_permitted, "another user's process: run both as one, or set a key (node.key_file)",
-         "user " + std::to_string(*user) + " there, user " + std::to_string(geteuid()) + " here, " + ends.far.text()}};
-  }
-  return {PeerUser::unknown,
-          {Code::not_permitted, "the user of its process is unknown: set a key (node.key_file)",
-           why + ", " + ends.far.text()}};
-}
-
 PeerUsers::Verdict PeerUsers::of_peer(int fd) {
   std::string why;
-  const Ends ends = ends_of(fd);
+  const Address near = local_address(fd);
+  const Address far = remote_address(fd);
   std::optional<uid_t> user = ask_kernel(fd, false, why);
-  if (!user.has_value() && ends.known() && (!netlink_ || sees(fd))) {
+  if (!user.has_value() && known(near, far) && (!netlink_ || sees(fd))) {
     std::string from_table;
-    const bool v6 = ends.near.family() == AF_INET6;
+    const bool v6 = near.family() == AF_INET6;
     user = look_up(fd, v6 ? "/proc/thread-self/net/tcp6" : "/proc/thread-self/net/tcp", from_table);
     why += "; " + from_table;
   }
-  return judge(ends, user, why);
+  return judge(far, user, why);
 }
 
 PeerUsers::Verdict PeerUsers::of_listener(int fd) {
   std::string why;
   const std::optional<uid_t> user = ask_kernel(fd, true, why);
-  return judge(ends_of(fd), user, why);
+  return judge(remote_address(fd), user, why);
 }
 
 }  // namespace kvbm::copy::tcp

@@ -36,7 +36,6 @@ class PeerUsers {
   // Works in the network namespace of the calling thread, which must be that of the sockets in question.
   PeerUsers();
 
-  struct Ends;  // the two addresses of a socket
   struct Verdict {
     PeerUser user = PeerUser::unknown;
     Status why;  // not_permitted with the remedy, but for `own`
@@ -55,7 +54,6 @@ class PeerUsers {
 
  private:
   struct Question;
-  static Verdict judge(const Ends& ends, std::optional<uid_t> user, const std::string& why);
   [[nodiscard]] bool sees(int fd) const;
   ssize_t ask(Question& question, std::span<char> answer);
 

@@ -77,20 +77,14 @@ Result<std::unique_ptr<TcpTransport>> TcpTransport::open(const kvbm_transport_op
   if ((options.flags & KVBM_TRANSPORT_OWN_USER_ONLY) != 0) out->shared_.users = std::make_unique<PeerUsers>();
   out->shared_.queue_bytes = options.peer_queue_bytes;
   out->shared_.bulk_bytes = options.peer_bulk_bytes;
-  out->shared_.epoll = epoll_create1(EPOLL_CLOEXEC);
-  if (out->shared_.epoll < 0) return errno_status(errno, "the system refused a descriptor", "epoll");
+  out->shared_.epoll = Fd(epoll_create1(EPOLL_CLOEXEC));
+  if (!out->shared_.epoll) return errno_status(errno, "the system refused a descriptor", "epoll");
   return out;
-}
-
-TcpTransport::~TcpTransport() {
-  slots_.clear();
-  for (const Listener& listener : listeners_) close(listener.fd);
-  if (shared_.epoll >= 0) close(shared_.epoll);
 }
 
 std::string TcpTransport::describe() const {
   std::string out = "plain TCP sockets, " + std::to_string(peers_) + " peers";
-  for (const Listener& listener : listeners_) out += ", listening on " + listener.address;
+  for (const Fd& listener : listeners_) out += ", listening on " + local_address(listener.get()).text();
   return out;
 }
 
@@ -104,7 +98,7 @@ bool TcpTransport::watch(int fd, uint32_t events, uint64_t name) const noexcept 
   epoll_event event{};
   event.events = events;
   event.data.u64 = name;
-  return epoll_ctl(shared_.epoll, EPOLL_CTL_ADD, fd, &event) == 0;
+  return epoll_ctl(shared_.epoll.get(), EPOLL_CTL_ADD, fd, &event) == 0;
 }
 
 // Takes ownership of the socket, also if it fails.
@@ -133,19 +127,17 @@ Result<Connection*> TcpTransport::add(int fd, bool connected, std::string addres
 Result<std::string> TcpTransport::listen(std::string_view text) {
   const Result<Address> address = Address::parse(text);
   if (!address.ok()) return address.status();
-  const int fd = socket(address.value().family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-  if (fd < 0) return listen_error(errno, text);
-  set(fd, SOL_SOCKET, SO_REUSEADDR,
-      1);  // of ended connections, which may keep the port for a minute; not of a listener
+  Fd fd(socket(address.value().family(), SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!fd) return listen_error(errno, text);
+  // Takes a port that ended connections may keep for a minute; not one of a listener.
+  set(fd.get(), SOL_SOCKET, SO_REUSEADDR, 1);
   const auto* name = reinterpret_cast<const sockaddr*>(&address.value().storage);
-  if (bind(fd, name, address.value().size) != 0 || ::listen(fd, SOMAXCONN) != 0 ||
-      !watch(fd, accepting_ ? EPOLLIN : 0U, kListenerBit | listeners_.size())) {
-    const int error = errno;
-    close(fd);
-    return listen_error(error, text);
+  if (bind(fd.get(), name, address.value().size) != 0 || ::listen(fd.get(), SOMAXCONN) != 0 ||
+      !watch(fd.get(), accepting_ ? EPOLLIN : 0U, kListenerBit | listeners_.size())) {
+    return listen_error(errno, text);
   }
-  listeners_.push_back({fd, local_address(fd).text()});
-  return listeners_.back().address;
+  listeners_.push_back(std::move(fd));
+  return local_address(listeners_.back().get()).text();
 }
 
 Result<uint64_t> TcpTransport::connect(std::string_view text) {
@@ -196,19 +188,19 @@ void TcpTransport::accepting(bool wanted) {
     epoll_event event{};
     event.events = wanted ? EPOLLIN : 0U;
     event.data.u64 = kListenerBit | i;
-    epoll_ctl(shared_.epoll, EPOLL_CTL_MOD, listeners_[i].fd, &event);
+    epoll_ctl(shared_.epoll.get(), EPOLL_CTL_MOD, listeners_[i].get(), &event);
   }
 }
 
 void TcpTransport::settle_accepting() { accepting(strangers_ < kMostStrangers && accept_again_ns_ == kNever); }
 
-bool TcpTransport::accept_from(const Listener& listener) {
+bool TcpTransport::accept_from(const Fd& listener) {
   for (int round = 0; round < 16; ++round) {
     if (!accepting_) return false;
     Address remote;
     remote.size = sizeof remote.storage;
-    const int fd =
-        accept4(listener.fd, reinterpret_cast<sockaddr*>(&remote.storage), &remote.size, SOCK_NONBLOCK | SOCK_CLOEXEC);
+    const int fd = accept4(listener.get(), reinterpret_cast<sockaddr*>(&remote.storage), &remote.size,
+                           SOCK_NONBLOCK | SOCK_CLOEXEC);
     if (fd < 0) {
       if (errno != EMFILE && errno != ENFILE && errno != ENOMEM && errno != ENOBUFS) return false;
       shared_.host.log(shared_.host.context, 1,
@@ -336,7 +328,7 @@ bool TcpTransport::read_hot() {
 bool TcpTransport::poll_sockets() {
   hot_turns_ = 0;
   std::array<epoll_event, kEvents> events;
-  const int n = epoll_wait(shared_.epoll, events.data(), kEvents, 0);
+  const int n = epoll_wait(shared_.epoll.get(), events.data(), kEvents, 0);
   bool more = n == kEvents;
   for (int i = 0; i < n; ++i) {
     const epoll_event& event = events[static_cast<size_t>(i)];

@@ -20,11 +20,10 @@ class TcpTransport {
  public:
   static Result<std::unique_ptr<TcpTransport>> open(const kvbm_transport_options_t& options,
                                                     const kvbm_transport_host_t& host);
-  ~TcpTransport();
   TcpTransport(const TcpTransport&) = delete;
   TcpTransport& operator=(const TcpTransport&) = delete;
 
-  [[nodiscard]] int fd() const noexcept { return shared_.epoll; }
+  [[nodiscard]] int fd() const noexcept { return shared_.epoll.get(); }
   Code arm(uint64_t* within_ns) const;
   uint32_t progress();
   [[nodiscard]] std::string describe() const;
@@ -41,16 +40,11 @@ class TcpTransport {
   [[nodiscard]] Connection* find(uint64_t peer) const noexcept;
 
  private:
-  struct Listener {
-    int fd = -1;
-    std::string address;
-  };
-
   TcpTransport() = default;
   Result<Connection*> add(int fd, bool connected, std::string address);
   bool watch(int fd, uint32_t events, uint64_t name) const noexcept;
   bool handle(uint64_t name, uint32_t events);
-  bool accept_from(const Listener& listener);
+  bool accept_from(const Fd& listener);
   void accepting(bool wanted);
   void settle_accepting();
   bool read_hot();
@@ -62,7 +56,7 @@ class TcpTransport {
 
   Shared shared_;
   SystemClock clock_;
-  std::vector<Listener> listeners_;
+  std::vector<Fd> listeners_;
   std::vector<std::unique_ptr<Connection>> slots_;  // a peer's low bits are its place
   std::vector<size_t> free_slots_;
   std::vector<uint64_t> flushing_;

@@ -201,15 +201,14 @@ void accept_offered(const std::shared_ptr<TierStack>& stack, TierIndex index, cl
   for (uint32_t i = 0; i < offered.size(); ++i) {
     const cluster::Offered& one = offered[i];
     if (one.id.family == kNoFamily) continue;  // the table of families was full
-    const bool fits =
-        one.item.payload_bytes <= host.arena().block_bytes() && one.item.head_bytes <= host.arena().head(0).size();
+    const bool fits = one.payload_bytes <= host.arena().block_bytes() && one.head_bytes <= host.arena().head(0).size();
     if (!fits || taken.size() >= most) continue;
     want.push_back(i);
     if (has_good_copy(host, one.id, index, of_nodes)) continue;
     tier::Found found;
     found.present = true;
-    found.head_bytes = one.item.head_bytes;
-    found.payload_bytes = one.item.payload_bytes;
+    found.head_bytes = one.head_bytes;
+    found.payload_bytes = one.payload_bytes;
     items.push_back(request_of(one.id, found));
     taken.push_back(one);
   }

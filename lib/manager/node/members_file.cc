@@ -15,7 +15,7 @@ Result<std::shared_ptr<MembersFile>> MembersFile::open(const Environment& enviro
   if (!file.ok())
     return Status(file.status().code(), "node.peers_file cannot be read", path + ": " + file.status().message());
   made->file_ = std::move(file).value();
-  const Status read = made->file_->refresh();
+  const Status read = made->file_->refresh().status();
   if (!read.ok()) {
     return Status(read.code(), "node.peers_file cannot be used",
                   path + ": " + read.message() + "; mend that line of it");
@@ -38,7 +38,6 @@ Status MembersFile::watch(OnChange on_change, cluster::Member self) {
       return {s.code(), "node.peers_file cannot be written", folder_ + "/" + name_ + ": " + s.message()};
     }
   }
-  file_->listen(this);
   on_change_(file_->members());
   look_later();
   return {};
@@ -52,10 +51,6 @@ void MembersFile::leave() {
   if (file.ok()) (void)file.value()->leave(self_.name);
 }
 
-void MembersFile::members_changed(const cluster::MemberList& now, const std::vector<cluster::MemberChange>&) {
-  on_change_(now);
-}
-
 // Returns true if the file lists this start of this node.
 bool MembersFile::listed() const {
   const cluster::MemberList& members = file_->members();
@@ -63,7 +58,9 @@ bool MembersFile::listed() const {
 }
 
 void MembersFile::look() {
-  Status done = file_->refresh();
+  const auto changed = file_->refresh();
+  if (changed.ok() && changed.value()) on_change_(file_->members());
+  Status done = changed.status();
   if (done.ok() && !self_.name.empty() && !left_ && !listed()) {
     done = file_->append(self_);
     if (left_) (void)file_->leave(self_.name);

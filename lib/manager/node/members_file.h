@@ -14,7 +14,7 @@
 
 namespace kvbm::manager {
 
-class MembersFile final : public cluster::MembershipListener, public std::enable_shared_from_this<MembersFile> {
+class MembersFile final : public std::enable_shared_from_this<MembersFile> {
  public:
   static constexpr uint64_t kLookNs = 1'000'000'000;
   using OnChange = std::function<void(const cluster::MemberList&)>;
@@ -28,8 +28,6 @@ class MembersFile final : public cluster::MembershipListener, public std::enable
   Status watch(OnChange on_change, cluster::Member self);
   // Removes `self` from the file.
   void leave();
-
-  void members_changed(const cluster::MemberList& now, const std::vector<cluster::MemberChange>& changes) override;
 
  private:
   MembersFile(const Environment& environment, std::string folder, std::string name)

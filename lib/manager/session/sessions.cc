@@ -68,7 +68,7 @@ cluster::SessionHost::Session session_of(Sessions::ReceiveRequest& request) {
   open.request.sink_count = request.ranks;
   open.request.deadline_ns = request.deadline_ns;
   if (request.budget_bytes != 0) open.request.budget_bytes = request.budget_bytes;
-  open.sources = std::move(request.sources);
+  open.request.sources = std::move(request.sources);
   open.layer_ready = std::move(request.layer_ready);
   return open;
 }
@@ -240,11 +240,10 @@ Result<std::shared_ptr<SessionOffer>> Sessions::offer(OfferRequest request) {
   handle->device_ = request.cache->device();
   use_device(*request.cache, request.what);
   for (const session::LocalPart& p : request.what.parts) handle->parts_.push_back(p.part);
-  auto offer = std::make_unique<cluster::SessionHost::Offer>();
-  offer->rank = request.rank;
-  offer->request = {request.request, std::move(request.what.facts), std::move(request.what.parts), request.deadline_ns};
-  offer->done = [this, key, handle, cache = std::move(request.cache),
-                 done = std::move(request.done)](const session::SenderEvent& end) mutable {
+  session::OfferRequest offered{request.request, std::move(request.what.facts), std::move(request.what.parts),
+                                request.deadline_ns};
+  OfferDone ended = [this, key, handle, cache = std::move(request.cache),
+                     done = std::move(request.done)](const session::SenderEvent& end) mutable {
     handle->ended_.store(true, std::memory_order_relaxed);
     offer_ended(key);
     done(end);
@@ -255,7 +254,9 @@ Result<std::shared_ptr<SessionOffer>> Sessions::offer(OfferRequest request) {
     if (!offers_.insert(key).second) return Status(Code::exists, "the request is offered already by this rank");
   }
   try {
-    links_.post([host = &host_, task = std::move(offer)] { host->offer(std::move(*task)); });
+    links_.post([host = &host_, rank = request.rank, offered = std::move(offered), ended = std::move(ended)]() mutable {
+      host->offer(rank, offered, std::move(ended));
+    });
   } catch (...) {
     offer_ended(key);
     throw;

@@ -127,9 +127,9 @@ class Sessions {
     uint16_t ranks = 1;  // number of decode ranks
     SessionParts what;
     std::shared_ptr<Cache> cache;
-    std::vector<cluster::session::NamedSource> sources;
-    std::optional<device::CuStream> after;  // no request and no write before its present work has ended
-    uint64_t budget_bytes = 0;              // limit of staging in use at once; 0: the default
+    std::vector<cluster::session::SourceRank> sources;  // their names; their peers are found later
+    std::optional<device::CuStream> after;              // no request and no write before its present work has ended
+    uint64_t budget_bytes = 0;                          // limit of staging in use at once; 0: the default
     uint64_t deadline_ns = kNever;
     UniqueFunction<void(Component, uint16_t layer)> layer_ready;
     UniqueFunction<void(const Status&)> done;

@@ -24,7 +24,7 @@ Identity identity(uint64_t n, FamilyId family = 1) {
 Location at(NodeIndex node, uint64_t hint = 5) { return {node, 2, 300, uint64_t{1} << 40, hint, 0}; }
 
 struct Known {
-  Locations locations{{1 << 20, 600 * kSecond}};
+  Locations locations{1 << 20};
   NodeIndex a = locations.set_node(node_id_of("a"), 1).value();
   NodeIndex b = locations.set_node(node_id_of("b"), 1).value();
   bool find(const Identity& id, uint64_t now, std::vector<Location>& out, size_t room = 8) const {

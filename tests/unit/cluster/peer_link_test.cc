@@ -536,7 +536,7 @@ TEST(PeerLink, offers_are_held_for_whoever_wants_them) {
   EXPECT_EQ(p.sources[0].holds(), 3U);
   ASSERT_EQ(p.last_offered.size(), 3U);
   EXPECT_EQ(p.last_offered[1].id, p.id(1));
-  EXPECT_EQ(p.last_offered[1].item.uses, 3);
+  EXPECT_EQ(p.last_offered[1].uses, 3);
   for (uint64_t n = 0; n < 3; ++n) p.sources[0].evict(n);
   const auto got = fetch(p, 1, {1, 2}, p.in(kSecond));
   ASSERT_TRUE(p.until([&] { return got->done; }));

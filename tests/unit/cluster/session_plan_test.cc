@@ -147,9 +147,9 @@ TEST(SessionPlan, what_nobody_has_is_named) {
   const auto made = Plan::make({&facts, locals, parts, 0, kMinSliceBytes});
   ASSERT_TRUE(made.ok());
   ASSERT_EQ(made.value().gaps().size(), 3u);
-  EXPECT_EQ(made.value().gaps()[0], (Gap{0, 0, 2, 0, 8, {0, 10}}));
-  EXPECT_EQ(made.value().gaps()[1], (Gap{0, 2, 2, 0, 8, {0, 10}}));
-  EXPECT_EQ(made.value().gaps()[2], (Gap{0, 2, 2, 2, 2, {10, 40}}));
+  EXPECT_EQ(made.value().gaps()[0], (Part{0, {0, 2, 0, 8}, {0, 10}}));
+  EXPECT_EQ(made.value().gaps()[1], (Part{0, {2, 2, 0, 8}, {0, 10}}));
+  EXPECT_EQ(made.value().gaps()[2], (Part{0, {2, 2, 2, 2}, {10, 40}}));
   EXPECT_EQ(gap_text(made.value().gaps()[2]), "component 0, layers 2 to 4, heads 2 to 4, positions 10 to 40");
 }
 

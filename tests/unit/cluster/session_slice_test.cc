@@ -17,8 +17,7 @@ class Hand final : public Link {
   Code send(PeerId, ConstBytes bytes) override {
     auto message = decode(bytes);
     EXPECT_TRUE(message.ok());
-    if (auto* p = std::get_if<Pull>(&message.value().body))
-      pulls.insert(pulls.end(), p->entries.begin(), p->entries.end());
+    if (auto* p = std::get_if<Pull>(&message.value())) pulls.insert(pulls.end(), p->entries.begin(), p->entries.end());
     return Code::ok;
   }
   Code post(PeerId, uint64_t, MutableBytes to, uint64_t token) override {

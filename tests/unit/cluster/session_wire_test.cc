@@ -69,16 +69,17 @@ TEST(SessionWire, every_message_comes_back_as_it_was) {
     ASSERT_LE(bytes.size(), kMaxMessageBytes);
     const auto back = decode(bytes);
     ASSERT_TRUE(back.ok()) << back.status().message();
-    EXPECT_EQ(back.value().header.type, type);
-    EXPECT_EQ(back.value().header.source_rank, 3);
-    EXPECT_EQ(back.value().header.sink_rank, 5);
-    EXPECT_EQ(back.value().header.session, 0x1122334455667788u);
-    EXPECT_EQ(back.value().header.sequence, 9u);
-    EXPECT_EQ(encode(back.value().header, back.value().body), bytes);
-    EXPECT_EQ(back.value().body.index(), body.index());
+    const Header said = peek(bytes).value();
+    EXPECT_EQ(said.type, type);
+    EXPECT_EQ(said.source_rank, 3);
+    EXPECT_EQ(said.sink_rank, 5);
+    EXPECT_EQ(said.session, 0x1122334455667788u);
+    EXPECT_EQ(said.sequence, 9u);
+    EXPECT_EQ(encode(said, back.value()), bytes);
+    EXPECT_EQ(back.value().index(), body.index());
   }
   const auto back = decode(encode(header(Type::open), open()));
-  const auto& o = std::get<Open>(back.value().body);
+  const auto& o = std::get<Open>(back.value());
   EXPECT_EQ(o.facts, facts());
   EXPECT_EQ(o.parts, parts());
   EXPECT_EQ(o.remaining_ns, 5'000'000'000u);
@@ -86,11 +87,11 @@ TEST(SessionWire, every_message_comes_back_as_it_was) {
 
 TEST(SessionWire, grains_are_said_in_accept_and_pull_alone) {
   const auto accepted = decode(encode(header(Type::accept), all()[2].second));
-  EXPECT_EQ(std::get<Accept>(accepted.value().body).grains, (std::vector<uint32_t>{16 | Accept::kOnDevice, 64, 0}));
+  EXPECT_EQ(std::get<Accept>(accepted.value()).grains, (std::vector<uint32_t>{16 | Accept::kOnDevice, 64, 0}));
   const auto without = decode(encode(header(Type::accept), all()[1].second));
-  EXPECT_EQ(std::get<Accept>(without.value().body).grains, (std::vector<uint32_t>{0, 0, 0}));
+  EXPECT_EQ(std::get<Accept>(without.value()).grains, (std::vector<uint32_t>{0, 0, 0}));
   const auto pulled = decode(encode(header(Type::pull), all()[4].second));
-  EXPECT_EQ(std::get<Pull>(pulled.value().body).entries[2].extent.grain, 16U);
+  EXPECT_EQ(std::get<Pull>(pulled.value()).entries[2].extent.grain, 16U);
   // These four bytes are reserved in OPEN and must be zero.
   auto bytes = encode(header(Type::open), open());
   bytes[bytes.size() - 32 + 12] = std::byte{1};
@@ -143,11 +144,11 @@ TEST(SessionWire, values_that_none_has_are_refused) {
 }
 
 TEST(SessionWire, ways_are_said_in_open_accept_and_pull) {
-  EXPECT_EQ(std::get<Open>(decode(encode(header(Type::open), open())).value().body).ways, kWayShared);
+  EXPECT_EQ(std::get<Open>(decode(encode(header(Type::open), open())).value()).ways, kWayShared);
   const auto accepted = decode(encode(header(Type::accept), all()[2].second));
-  EXPECT_EQ(std::get<Accept>(accepted.value().body).ways, kWayShared);
+  EXPECT_EQ(std::get<Accept>(accepted.value()).ways, kWayShared);
   const auto pulled = decode(encode(header(Type::pull), all()[4].second));
-  const auto& entries = std::get<Pull>(pulled.value().body).entries;
+  const auto& entries = std::get<Pull>(pulled.value()).entries;
   EXPECT_EQ(entries[1].ways, 0);
   EXPECT_EQ(entries[2].ways, kWayShared);
   EXPECT_EQ(entries[2].extent.grain, 16U);
@@ -178,7 +179,7 @@ TEST(SessionWire, memory_that_none_can_share_is_refused) {
 TEST(SessionWire, the_text_of_an_abort_is_one_line) {
   const auto back =
       decode(encode(header(Type::sink_abort), Abort{Code::deadline, "a\nb\x1b[31m" + std::string(600, 'c')}));
-  const auto& text = std::get<Abort>(back.value().body).text;
+  const auto& text = std::get<Abort>(back.value()).text;
   EXPECT_EQ(text.size(), kMaxTextBytes);
   EXPECT_EQ(text.substr(0, 5), "a?b?[");
 }
@@ -226,11 +227,11 @@ TEST(SessionWire, a_pull_says_how_what_it_asks_for_may_be_coded) {
   pull.coding = {2, 1, 7};
   const auto said = decode(encode(header(Type::pull), pull));
   ASSERT_TRUE(said.ok()) << said.status().message();
-  const auto& body = std::get<Pull>(said.value().body);
+  const auto& body = std::get<Pull>(said.value());
   EXPECT_EQ(body.coding, pull.coding);
   EXPECT_EQ(body.entries[0].ways, kWayCoded);
   EXPECT_EQ(body.entries[1].ways, 0);
-  EXPECT_FALSE(SliceCoding{}.any());
+  EXPECT_FALSE(wire::Coding{}.any());
 }
 
 }  // namespace

@@ -91,14 +91,14 @@ TEST(Wire, every_message_comes_back_as_it_was) {
   check(Fetched{5, {{1, -400, 0, 0}, {2, -402, 300, 1 << 20}}});
   check(s.offer(3, 2));
   check(Want{5, {0, 2, 3}});
-  check(Renew{5, 6, 7});
-  check(Granted{5, 6, 7});
+  check(Lease{Type::renew, 5, 6, 7});
+  check(Lease{Type::granted, 5, 6, 7});
   check(Release{{1, 2, 3}});
   check(NodeStatus{5, 1, 2, 3, 4, 6});
   check(Invalidate{5, NamespaceId{{1, 2, 3}}, 4});
   check(Failed{5, -202, 2048});
   for (const Type t : {Type::ping, Type::pong, Type::ask_status, Type::cancel, Type::invalidated, Type::bye}) {
-    check(Plain{t, 99, 1});
+    check(Head{t, 99, 1});
   }
 }
 
@@ -150,7 +150,7 @@ TEST(Wire, wanted_items_rise) {
 }
 
 TEST(Wire, unknown_types_are_told_from_damage) {
-  Bytes body = bytes_of(Plain{Type::ping, 1, 0});
+  Bytes body = bytes_of(Head{Type::ping, 1, 0});
   body[0] = std::byte{40};
   EXPECT_EQ(peek(body).status().code(), Code::unsupported);
   body[1] = std::byte{1};

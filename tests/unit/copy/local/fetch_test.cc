@@ -33,7 +33,7 @@ struct World {
   }
   static Fd self() { return Fd(static_cast<int>(syscall(SYS_pidfd_open, getpid(), 0))); }
   Code head_of(SlotId slot, uint64_t number) {
-    return read_head(*pool, slot, pool_family(), pool_key(number), room, head);
+    return read_head(place_of(*pool, slot), pool_family(), pool_key(number), room, head);
   }
 
   std::unique_ptr<tier::HostArena> arena;
@@ -49,29 +49,10 @@ TEST(Fetch, gives_the_bytes_that_the_owner_published) {
   std::vector<std::byte> to(kPoolBlockBytes);
   for (SlotId slot = 0; slot < 4; ++slot) {
     ASSERT_EQ(world.head_of(slot, slot), Code::ok);
-    ASSERT_EQ(fetch_record(*world.pool, slot, *world.head, to, codec::CopyHint::automatic), Code::ok);
+    ASSERT_EQ(fetch_record(place_of(*world.pool, slot), *world.head, to, codec::CopyHint::automatic), Code::ok);
     EXPECT_EQ(to, pool_payload(slot));
   }
   EXPECT_TRUE(world.pool->alive());
-}
-
-TEST(Fetch, scatters_leaves_where_they_are_wanted) {
-  World world(1);
-  put_pool_record(*world.arena, 0, 5);
-  ASSERT_EQ(world.head_of(0, 5), Code::ok);
-  const auto payload = pool_payload(5);
-  std::vector<std::byte> pages(4 * 65536, std::byte{0xEE});
-  // Leaf 1 in 32 pieces of 2 KiB, each at the start of a page of 4 KiB.
-  const StridedRun run{pages.data(), 2048, 32, 1, 4096, 0};
-  const StridedRun last{pages.data() + 3 * 65536, 512};
-  const LeafTarget targets[] = {{1, {&run, 1}}, {3, {&last, 1}}};
-  Code status[2];
-  ASSERT_EQ(fetch(*world.pool, 0, *world.head, targets, status, codec::CopyHint::cached), Code::ok);
-  for (size_t i = 0; i < 32; ++i) {
-    EXPECT_EQ(std::memcmp(pages.data() + i * 4096, payload.data() + 65536 + i * 2048, 2048), 0);
-    EXPECT_EQ(pages[i * 4096 + 2048], std::byte{0xEE});
-  }
-  EXPECT_EQ(std::memcmp(pages.data() + 3 * 65536, payload.data() + 3 * 65536, 512), 0);
 }
 
 TEST(Fetch, a_location_that_names_another_record_is_a_miss) {
@@ -87,7 +68,7 @@ TEST(Fetch, a_location_that_names_another_record_is_a_miss) {
     if (field == 1) ++other.geometry;
     if (field == 2) ++other.component;
     if (field == 3) ++other.shard.layers;
-    EXPECT_EQ(read_head(*world.pool, 0, other, pool_key(1), world.room, world.head), Code::miss) << field;
+    EXPECT_EQ(read_head(place_of(*world.pool, 0), other, pool_key(1), world.room, world.head), Code::miss) << field;
     EXPECT_FALSE(world.head.has_value());
   }
   EXPECT_EQ(world.head_of(0, 1), Code::ok);
@@ -101,28 +82,16 @@ TEST(Fetch, a_slot_reused_after_its_head_was_read_is_a_miss) {
   ASSERT_EQ(world.head_of(0, 1), Code::ok);
   put_pool_record(*world.arena, 0, 2);
   std::vector<std::byte> to(kPoolBlockBytes);
-  EXPECT_EQ(fetch_record(*world.pool, 0, *world.head, to, codec::CopyHint::automatic), Code::miss);
+  EXPECT_EQ(fetch_record(place_of(*world.pool, 0), *world.head, to, codec::CopyHint::automatic), Code::miss);
 }
 
-TEST(Fetch, a_flipped_bit_is_damage_and_only_its_leaf_fails) {
+TEST(Fetch, a_flipped_bit_is_damage) {
   World world(1);
   put_pool_record(*world.arena, 0, 1);
   ASSERT_EQ(world.head_of(0, 1), Code::ok);
   world.arena->payload(0)[65536 + 77] ^= std::byte{4};
   std::vector<std::byte> to(kPoolBlockBytes);
-  EXPECT_EQ(fetch_record(*world.pool, 0, *world.head, to, codec::CopyHint::automatic), Code::damaged);
-  StridedRun runs[4];
-  std::vector<LeafTarget> targets;
-  for (uint32_t i = 0; i < 4; ++i) {
-    runs[i] = {to.data() + world.head->leaf(i).offset, world.head->leaf(i).stored_bytes};
-    targets.push_back({i, {&runs[i], 1}});
-  }
-  Code status[4];
-  EXPECT_EQ(fetch(*world.pool, 0, *world.head, targets, status, codec::CopyHint::automatic), Code::partial);
-  EXPECT_EQ(status[0], Code::ok);
-  EXPECT_EQ(status[1], Code::damaged);
-  EXPECT_EQ(status[2], Code::ok);
-  EXPECT_EQ(status[3], Code::ok);
+  EXPECT_EQ(fetch_record(place_of(*world.pool, 0), *world.head, to, codec::CopyHint::automatic), Code::damaged);
 }
 
 TEST(Fetch, any_flipped_bit_of_a_head_is_a_miss) {
@@ -142,15 +111,10 @@ TEST(Fetch, what_does_not_fit_is_refused_before_anything_is_written) {
   World world(1);
   put_pool_record(*world.arena, 0, 1);
   std::vector<std::byte> small(codec::kHeaderBytes + 8);
-  EXPECT_EQ(read_head(*world.pool, 0, pool_family(), pool_key(1), small, world.head), Code::no_room);
+  EXPECT_EQ(read_head(place_of(*world.pool, 0), pool_family(), pool_key(1), small, world.head), Code::no_room);
   ASSERT_EQ(world.head_of(0, 1), Code::ok);
   std::vector<std::byte> to(65536, std::byte{9});
-  const StridedRun run{to.data(), 65535};
-  const LeafTarget targets[] = {{0, {&run, 1}}, {4, {&run, 1}}};
-  Code status[2];
-  EXPECT_EQ(fetch(*world.pool, 0, *world.head, targets, status, codec::CopyHint::cached), Code::invalid_argument);
-  EXPECT_EQ(status[1], Code::invalid_argument);
-  EXPECT_EQ(fetch_record(*world.pool, 0, *world.head, to, codec::CopyHint::cached), Code::invalid_argument);
+  EXPECT_EQ(fetch_record(place_of(*world.pool, 0), *world.head, to, codec::CopyHint::cached), Code::invalid_argument);
   EXPECT_EQ(to, std::vector<std::byte>(65536, std::byte{9}));
 }
 
@@ -176,7 +140,7 @@ TEST(Fetch, bytes_are_right_or_refused_while_the_owner_reuses_slots) {
     const uint64_t n = newest.load() - tries % 2;
     const auto slot = static_cast<SlotId>(n % kSlots);
     Code code = world.head_of(slot, n);
-    if (code == Code::ok) code = fetch_record(*world.pool, slot, *world.head, to, codec::CopyHint::automatic);
+    if (code == Code::ok) code = fetch_record(place_of(*world.pool, slot), *world.head, to, codec::CopyHint::automatic);
     if (code != Code::ok) {
       EXPECT_TRUE(code == Code::miss || code == Code::damaged) << code_name(code);
       ++refused;

@@ -185,8 +185,8 @@ TEST_F(Link, a_pool_is_there_before_the_first_message_after_it) {
   std::vector<std::byte> room(static_cast<size_t>(arena->shape().head_stride));
   std::vector<std::byte> to(test::kPoolBlockBytes);
   std::optional<codec::HeadView> head;
-  ASSERT_EQ(read_head(*pools[0], 1, test::pool_family(), test::pool_key(77), room, head), Code::ok);
-  EXPECT_EQ(fetch_record(*pools[0], 1, *head, to, codec::CopyHint::automatic), Code::ok);
+  ASSERT_EQ(read_head(place_of(*pools[0], 1), test::pool_family(), test::pool_key(77), room, head), Code::ok);
+  EXPECT_EQ(fetch_record(place_of(*pools[0], 1), *head, to, codec::CopyHint::automatic), Code::ok);
   EXPECT_EQ(to, test::pool_payload(77));
   // The pool outlives the connection, and reports that its owner is gone.
   EXPECT_FALSE(pools[0]->gone());
@@ -195,7 +195,7 @@ TEST_F(Link, a_pool_is_there_before_the_first_message_after_it) {
   while (a_.closed.count(ab_) == 0 && std::chrono::steady_clock::now() < end) a_.link->progress();
   EXPECT_TRUE(pools[0]->gone());
   EXPECT_TRUE(a_.link->pools(ab_).empty());
-  EXPECT_EQ(fetch_record(*pools[0], 1, *head, to, codec::CopyHint::automatic), Code::ok);
+  EXPECT_EQ(fetch_record(place_of(*pools[0], 1), *head, to, codec::CopyHint::automatic), Code::ok);
   b_.open();
 }
 
@@ -432,13 +432,14 @@ TEST_F(Link, a_directory_that_others_may_enter_is_refused) {
 TEST_F(Link, a_directory_that_was_opened_to_others_since_is_not_connected_to) {
   listen();
   ASSERT_EQ(chmod(temp_.path().c_str(), 0777), 0);
-  const auto socket = make_connecting_socket(path_);
+  std::string path;
+  const auto socket = make_connecting_socket(path_, path);
   ASSERT_TRUE(socket.ok());
-  const Status refused = try_connect(socket.value().fd.get(), socket.value().path);
+  const Status refused = try_connect(socket.value().get(), path);
   EXPECT_EQ(refused.code(), Code::not_permitted);
   EXPECT_NE(refused.message().find("chmod 700"), std::string::npos) << refused.message();
   ASSERT_EQ(chmod(temp_.path().c_str(), 0700), 0);
-  EXPECT_TRUE(try_connect(socket.value().fd.get(), socket.value().path).ok());
+  EXPECT_TRUE(try_connect(socket.value().get(), path).ok());
 }
 
 TEST_F(Link, a_living_listener_is_not_replaced_and_a_dead_ones_file_is) {
