@@ -30,12 +30,12 @@ std::string text_of(const char (&field)[n]) {
 
 }  // namespace
 
-TableStore::TableStore(const kvbm_store_table_t& table, StorePlaceText place, Log* log)
+TableStore::TableStore(const kvbm_store_table_t& table, StoreUrl place, Log* log)
     : table_(table), place_(std::move(place)), log_(log) {
-  for (const auto& [name, value] : place_.options) options_.push_back({name.c_str(), value.c_str()});
+  for (const auto& [name, text] : place_.options) options_.push_back({name.c_str(), text.c_str()});
 }
 
-Result<std::unique_ptr<TableStore>> TableStore::open(const kvbm_store_table_t& table, StorePlaceText place, Log* log,
+Result<std::unique_ptr<TableStore>> TableStore::open(const kvbm_store_table_t& table, StoreUrl place, Log* log,
                                                      uint64_t timeout_ns) {
   std::unique_ptr<TableStore> out(new TableStore(table, std::move(place), log));
   kvbm_store_config_t& config = out->config_;
