@@ -3,7 +3,6 @@
 #include <atomic>
 #include <utility>
 
-#include "base/thread/awaited.h"
 #include "capi/guard.h"
 #include "cluster/mesh/survey.h"
 #include "copy/completion.h"
@@ -46,9 +45,6 @@ std::shared_ptr<manager::Operation> Registry::find(uint64_t id) {
   return it == operations_.end() ? nullptr : it->second.lock();
 }
 
-// Lets a caller wait for one completion.
-struct Waiter : Awaited<copy::Completion> {};
-
 Tenancy::Tenancy() : closed(std::make_shared<Waiter>()) {}
 
 Tenancy::~Tenancy() {
@@ -78,8 +74,8 @@ kvbm_status_t run_operation(const std::shared_ptr<Tenancy>& tenancy, const std::
     operation->start_here([waiter](const copy::Completion& completion) { waiter->give(completion); });
     return to_c(waiter->wait().status);
   }
-  const std::shared_ptr<copy::Queue> completions = queue->core->queue;
-  const std::shared_ptr<Registry> registry = queue->core->registry;
+  const std::shared_ptr<copy::Queue> completions = queue->queue;
+  const std::shared_ptr<Registry> registry = queue->registry;
   if (!completions->reserve()) return to_c(Code::again);
   // Undoes a submission completely if an allocation in it is refused: the gates' waiters wait for started operations
   // only.
