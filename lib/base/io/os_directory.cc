@@ -52,7 +52,7 @@ class OsDirectory final : public Directory {
       return errno_status(errno, "cannot make durable", path_);
     return {};
   }
-  Result<std::unique_ptr<DirectoryLock>> lock() override { return lock_directory(fd_.get(), path_, whose_); }
+  Result<DirectoryLock> lock() override { return lock_directory(fd_.get(), path_, whose_); }
   Result<uint64_t> free_bytes() override {
     struct statvfs st {};
     if (fstatvfs(fd_.get(), &st) != 0) return errno_status(errno, "cannot ask for free space", path_);

@@ -321,7 +321,7 @@ class DiskCore : public std::enable_shared_from_this<DiskCore> {
   FamilyTable& families_;
   TierListener* const listener_;
   const TierIndex tier_;
-  std::unique_ptr<DirectoryLock> directory_lock_;
+  DirectoryLock directory_lock_;
   std::unique_ptr<Directory> directory_;
   std::unique_ptr<File> superblock_file_;
   // Set by open() and constant after it.
