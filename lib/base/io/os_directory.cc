@@ -115,10 +115,7 @@ Result<std::unique_ptr<File>> OsDirectory::open(std::string_view name, OpenMode 
 Result<std::vector<std::string>> OsDirectory::list() {
   // A descriptor of its own: two concurrent lists must not share a position.
   const int copy = uninterrupted([this] { return openat(fd_.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC); });
-  struct Close {
-    void operator()(DIR* open) const noexcept { closedir(open); }
-  };
-  const std::unique_ptr<DIR, Close> dir(copy >= 0 ? fdopendir(copy) : nullptr);
+  const std::unique_ptr<DIR, int (*)(DIR*)> dir(copy >= 0 ? fdopendir(copy) : nullptr, closedir);
   if (dir == nullptr) {
     const int error = errno;
     const Fd closing(copy);
