@@ -227,7 +227,7 @@ class StoreCore : public std::enable_shared_from_this<StoreCore> {
   // ---- Removing old packs (collect.cc) ----
   void collect_later();
   void sign();
-  void elect(std::vector<WriterSign> signs);
+  void elect(std::vector<Stamp> signs);
   using Packs = std::vector<std::pair<Stamp, uint64_t>>;  // with their bytes
   void collect();
   void find_old(Packs& packs, std::vector<Stamp>& indexes) KVBM_REQUIRES(mutex_);

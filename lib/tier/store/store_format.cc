@@ -137,8 +137,8 @@ std::string writer_name(uint64_t writer, uint64_t ms) {
   return out;
 }
 
-std::optional<WriterSign> parse_writer_name(std::string_view name) {
-  WriterSign out;
+std::optional<Stamp> parse_writer_name(std::string_view name) {
+  Stamp out;
   if (!take_prefix(name, kWriterPrefix) || !take_hex(name, 16, out.writer) || !take_char(name, '-') ||
       !take_hex(name, 12, out.ms) || !name.empty()) {
     return std::nullopt;
