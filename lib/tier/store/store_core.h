@@ -204,9 +204,10 @@ class StoreCore : public std::enable_shared_from_this<StoreCore> {
   void poll_later();
   void follow(const std::vector<Stamp>& found, uint64_t whole_ns);
   // An index object that is to be read, or is being read.
-  struct ToRead {
-    bool requested = false;
-    bool large = false;  // has more than kListBytes: that much was read in vain
+  enum class ToRead : uint8_t {
+    start,  // the first kListBytes
+    whole,  // has more than kListBytes: that much was read in vain
+    requested
   };
   struct Arrived {
     std::unique_ptr<IndexObject> index;  // null: it could not be read
