@@ -249,36 +249,33 @@ void StoreCore::hand_out(std::vector<Ready>& ready) {
 }
 
 void StoreCore::take(std::span<const Want> wants, const std::shared_ptr<ObjectRequest>& from, uint64_t begin) {
-  struct Taken {
-    const Want* want;
-    Identity id;
-    Code code;
-  };
-  std::vector<Taken> taken;
+  std::vector<const Want*> taken;
   taken.reserve(wants.size());
+  std::vector<Code> codes(wants.size());
   {
     MutexLock lock(mutex_);
     for (const Want& want : wants) {
       if (want.op->state[want.item] != GetOp::waiting) continue;
       want.op->state[want.item] = GetOp::copying;
-      taken.push_back({&want, want.op->batch->items[want.item].id, Code::internal});
+      taken.push_back(&want);
     }
   }
-  for (Taken& one : taken) one.code = copy_out(*one.want, from, begin);
+  for (size_t i = 0; i < taken.size(); ++i) codes[i] = copy_out(*taken[i], from, begin);
   std::vector<GetRef> over;
   std::vector<Identity> erased;
   {
     MutexLock lock(mutex_);
-    for (const Taken& one : taken) {
-      const Want& want = *one.want;
-      if (one.code == Code::damaged) {
-        const RecordName name = record_name(want.op->families[want.item], one.id.key);
+    for (size_t i = 0; i < taken.size(); ++i) {
+      const Want& want = *taken[i];
+      if (codes[i] == Code::damaged) {
+        const Identity& id = want.op->batch->items[want.item].id;
+        const RecordName name = record_name(want.op->families[want.item], id.key);
         const StorePlace place = index_.find(name);
         const bool same = place.found() && index_.stamp(place.pack) == want.stamp;
-        if (same && index_.erase(name)) erased.push_back(one.id);
+        if (same && index_.erase(name)) erased.push_back(id);
         ++counts_.damaged;
       }
-      if (decide(*want.op, want.item, one.code)) over.push_back(want.op);
+      if (decide(*want.op, want.item, codes[i])) over.push_back(want.op);
     }
   }
   if (!erased.empty() && listener_ != nullptr) listener_->removed(index_number_, erased, true);
