@@ -139,6 +139,8 @@ class StoreCore : public std::enable_shared_from_this<StoreCore> {
     size_t item = 0;
     StorePlace place;
     Stamp stamp;
+    std::shared_ptr<ObjectRequest> from = nullptr;  // the range that has its bytes; null: it is not read yet
+    uint64_t begin = 0;                             // of that range, in the pack
   };
   // A range of a pack that is being read, and the items that wait for it.
   struct Flight {
@@ -153,24 +155,18 @@ class StoreCore : public std::enable_shared_from_this<StoreCore> {
     std::shared_ptr<ObjectRequest> from;  // the answer; null: it is in flight
   };
   using FlightRef = std::shared_ptr<Flight>;
-  // An item, and the range read ahead that has its bytes.
-  struct Ready {
-    std::shared_ptr<ObjectRequest> from;
-    uint64_t begin = 0;
-    Want want;
-  };
-  void plan_flights(std::vector<Want>& wants, uint64_t deadline_ns, std::vector<Ready>& ready) KVBM_REQUIRES(mutex_);
-  bool join(const Want& want, uint64_t deadline_ns, std::vector<Ready>& ready) KVBM_REQUIRES(mutex_);
+  // In these functions `ready` gets the items of which the bytes were read ahead.
+  void plan_flights(std::vector<Want>& wants, uint64_t deadline_ns, std::vector<Want>& ready) KVBM_REQUIRES(mutex_);
+  bool join(const Want& want, uint64_t deadline_ns, std::vector<Want>& ready) KVBM_REQUIRES(mutex_);
   void pump_gets();
   void landed(const FlightRef& flight, Code code, std::unique_ptr<ObjectRequest> request);
   void failed(const FlightRef& flight, Code code, std::vector<Want>& wants, std::vector<GetRef>& over,
-              std::vector<Ready>& ready) KVBM_REQUIRES(mutex_);
+              std::vector<Want>& ready) KVBM_REQUIRES(mutex_);
   [[nodiscard]] std::shared_ptr<ObjectRequest> hold(std::unique_ptr<ObjectRequest> request, uint64_t bytes);
-  void hand_out(std::vector<Want> wants, const std::shared_ptr<ObjectRequest>& from, uint64_t begin);
-  void hand_out(std::vector<Ready>& ready);
+  void hand_out(std::vector<Want> ready);
   void forget_flight(const FlightRef& flight) KVBM_REQUIRES(mutex_);
-  void take(std::span<const Want> wants, const std::shared_ptr<ObjectRequest>& from, uint64_t begin);
-  Code copy_out(const Want& want, const std::shared_ptr<ObjectRequest>& from, uint64_t begin);
+  void take(std::span<const Want> ready);
+  static Code copy_out(const Want& want);
   // Returns true if that was the batch's last item.
   bool decide(GetOp& op, size_t item, Code code) KVBM_REQUIRES(mutex_);
   void expire_get(const GetRef& op);
@@ -180,7 +176,7 @@ class StoreCore : public std::enable_shared_from_this<StoreCore> {
   [[nodiscard]] bool may_read_ahead() const KVBM_REQUIRES(mutex_);
   FlightRef next_ahead() KVBM_REQUIRES(mutex_);
   [[nodiscard]] bool is_read(const Stamp& stamp, const StorePlace& place) const KVBM_REQUIRES(mutex_);
-  void asked(const FlightRef& flight, const Want& want, std::vector<Ready>& ready) KVBM_REQUIRES(mutex_);
+  void asked(const FlightRef& flight, const Want& want, std::vector<Want>& ready) KVBM_REQUIRES(mutex_);
   bool keep_ahead(const FlightRef& flight, const std::shared_ptr<ObjectRequest>& from) KVBM_REQUIRES(mutex_);
   [[nodiscard]] std::shared_ptr<ObjectRequest> drop_ahead(const FlightRef& flight) KVBM_REQUIRES(mutex_);
   [[nodiscard]] std::shared_ptr<ObjectRequest> drop_oldest_ahead() KVBM_REQUIRES(mutex_);
