@@ -39,7 +39,6 @@ class TableStore final : public tier::store::ObjectStore {
  private:
   struct Flight {
     kvbm_store_op_t op{};
-    uint64_t id = 0;
     std::unique_ptr<tier::store::ObjectRequest> request;
   };
   TableStore(const kvbm_store_table_t& table, StoreUrl place, Log* log);
