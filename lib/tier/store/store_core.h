@@ -140,7 +140,7 @@ class StoreCore : public std::enable_shared_from_this<StoreCore> {
     StorePlace place;
     Stamp stamp;
     std::shared_ptr<ObjectRequest> from = nullptr;  // the range that has its bytes; null: it is not read yet
-    uint64_t begin = 0;                             // of that range, in the pack
+    uint64_t begin = 0;                             // offset of the range in the pack
   };
   // A range of a pack that is being read, and the items that wait for it.
   struct Flight {
