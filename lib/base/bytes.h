@@ -28,6 +28,20 @@ void store_le(std::byte* p, T v) noexcept {
   std::memcpy(p, &v, sizeof v);
 }
 
+// Fields one after the other: these move `p` behind the field.
+template <std::integral T>
+void put_le(std::byte*& p, T v) noexcept {
+  store_le(p, v);
+  p += sizeof v;
+}
+
+template <std::integral T>
+T take_le(const std::byte*& p) noexcept {
+  const T v = load_le<T>(p);
+  p += sizeof v;
+  return v;
+}
+
 // Smallest multiple of `step` (a power of two) that is not below `v`.
 constexpr uint64_t round_up(uint64_t v, uint64_t step) noexcept { return (v + step - 1) & ~(step - 1); }
 

@@ -3,7 +3,6 @@
 #include <atomic>
 #include <utility>
 
-#include "base/thread/awaited.h"
 #include "capi/guard.h"
 #include "cluster/mesh/survey.h"
 #include "copy/completion.h"
@@ -46,9 +45,6 @@ std::shared_ptr<manager::Operation> Registry::find(uint64_t id) {
   return it == operations_.end() ? nullptr : it->second.lock();
 }
 
-// Lets a caller wait for one completion.
-struct Waiter : Awaited<copy::Completion> {};
-
 Tenancy::Tenancy() : closed(std::make_shared<Waiter>()) {}
 
 Tenancy::~Tenancy() {
@@ -78,46 +74,35 @@ kvbm_status_t run_operation(const std::shared_ptr<Tenancy>& tenancy, const std::
     operation->start_here([waiter](const copy::Completion& completion) { waiter->give(completion); });
     return to_c(waiter->wait().status);
   }
-  const std::shared_ptr<copy::Queue> completions = queue->core->queue;
-  const std::shared_ptr<Registry> registry = queue->core->registry;
+  const std::shared_ptr<copy::Queue> completions = queue->queue;
+  const std::shared_ptr<Registry> registry = queue->registry;
   if (!completions->reserve()) return to_c(Code::again);
-  // Undoes a submission completely if an allocation in it is refused: the gates' waiters wait for started operations
-  // only.
-  struct Undo {
-    copy::Queue& queue;
-    Registry& registry;
-    Gate* gates[2];
-    uint64_t id = 0;
-    bool begun = false;
-    ~Undo() {
-      if (begun) return;
-      if (id != 0) registry.remove(id);
-      queue.unreserve();
-      for (Gate* gate : gates) {
-        if (gate != nullptr) gate->leave();
-      }
-    }
-  };
+  tenancy->gate.enter();
+  if (cache_gate != nullptr) cache_gate->enter();
   // Raw pointers: gates outlive the operation because their owners wait for it.
-  Gate* gates[2] = {&tenancy->gate, cache_gate.get()};
-  for (Gate* gate : gates) {
-    if (gate != nullptr) gate->enter();
+  const auto leave = [first = &tenancy->gate, second = cache_gate.get()] {
+    if (second != nullptr) second->leave();
+    first->leave();
+  };
+  uint64_t id = 0;
+  try {
+    id = registry->add(operation);
+    if (out_operation != nullptr) *out_operation = id;
+    operation->start([completions, registry, id, user_data, leave](const copy::Completion& result) {
+      copy::Completion completion = result;
+      completion.user_data = user_data;
+      completion.operation = id;
+      registry->remove(id);
+      completions->push(completion);
+      leave();
+    });
+  } catch (...) {
+    // An allocation was refused. Undoes the submission completely: the gates' waiters wait for started operations only.
+    if (id != 0) registry->remove(id);
+    completions->unreserve();
+    leave();
+    throw;
   }
-  Undo undo{*completions, *registry, {gates[0], gates[1]}};
-  const uint64_t id = registry->add(operation);
-  undo.id = id;
-  if (out_operation != nullptr) *out_operation = id;
-  operation->start(
-      [completions, registry, id, user_data, first = gates[0], second = gates[1]](const copy::Completion& result) {
-        copy::Completion completion = result;
-        completion.user_data = user_data;
-        completion.operation = id;
-        registry->remove(id);
-        completions->push(completion);
-        if (second != nullptr) second->leave();
-        first->leave();
-      });
-  undo.begun = true;
   return KVBM_OK;
 }
 

@@ -18,6 +18,7 @@
 #include "base/process/machine_limits.h"
 #include "base/process/process.h"
 #include "base/telemetry/log.h"
+#include "base/thread/awaited.h"
 #include "base/thread/gate.h"
 #include "base/thread/mutex.h"
 #include "base/thread/thread_executor.h"
@@ -28,8 +29,9 @@ namespace kvbm::layout {
 class Geometry;
 }
 namespace kvbm::copy {
+struct Completion;
 class Queue;
-}
+}  // namespace kvbm::copy
 namespace kvbm::cluster {
 struct NodeAnswer;
 }
@@ -81,15 +83,8 @@ class Registry {
   std::map<uint64_t, std::weak_ptr<manager::Operation>> operations_ KVBM_GUARDED_BY(mutex_);
 };
 
-// Operations in flight keep the queue and the registry, never the context: its executor cannot end on one of its own
-// threads.
-struct QueueCore {
-  std::shared_ptr<Context> context;
-  std::shared_ptr<copy::Queue> queue;
-  std::shared_ptr<Registry> registry = std::make_shared<Registry>();
-};
-
-struct Waiter;
+// Lets a caller wait for one completion.
+using Waiter = Awaited<copy::Completion>;
 struct Tenancy {
   Tenancy();
   // Set if the manager is a node. Destroyed after the manager is shut down. Nothing else owns it: a shared pointer
@@ -158,8 +153,12 @@ void drop(T* handle, const Context& context) noexcept {
 struct kvbm_context {
   std::shared_ptr<kvbm::capi::Context> core;
 };
+// Operations in flight keep the queue and the registry, never the context: its executor cannot end on one of its own
+// threads.
 struct kvbm_queue {
-  std::shared_ptr<kvbm::capi::QueueCore> core;
+  std::shared_ptr<kvbm::capi::Context> context;
+  std::shared_ptr<kvbm::copy::Queue> queue;
+  std::shared_ptr<kvbm::capi::Registry> registry = std::make_shared<kvbm::capi::Registry>();
 };
 struct kvbm_geometry {
   std::shared_ptr<const kvbm::layout::Geometry> core;

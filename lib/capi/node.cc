@@ -18,6 +18,8 @@
 #include "manager/node/node_row.h"
 #include "manager/stack/tier_stack.h"
 
+using kvbm::Code;
+using kvbm::Status;
 using kvbm::capi::guarded;
 using kvbm::capi::to_c;
 
@@ -53,24 +55,21 @@ kvbm_status_t locate(kvbm::capi::Tenancy& tenancy, const kvbm::manager::LocateRe
 
 constexpr uint64_t kLookAgainNs = 2'000'000;
 
-// State of the addresses of node.peers at one moment.
-struct Peers {
-  size_t missing = 0;  // not connected, or not yet known
-  size_t refused = 0;  // part of `missing`: refused, so retrying cannot help
-  std::string why;     // "address: state" of each missing peer
-};
-
-Peers peers_of(kvbm::manager::Node& node) {
-  Peers out;
+// Returns ok if all addresses of node.peers are connected and known. not_permitted: all that are missing were refused,
+// so retrying cannot help; else deadline. The detail has "address: state" of each missing peer.
+Status check_peers(kvbm::manager::Node& node) {
+  bool refused = true;
+  std::string why;
   for (const auto& row : node.nodes()) {
     const auto& link = row.link;
     if (link.state == "this node") continue;
     if (link.state == "ready" && link.status.capacity_bytes != 0) continue;  // has reported its capacity
-    ++out.missing;
-    if (link.state.starts_with("refused: ")) ++out.refused;
-    out.why.append(out.why.empty() ? "" : "; ").append(link.address).append(": ").append(link.state);
+    refused = refused && link.state.starts_with("refused: ");
+    why.append(why.empty() ? "" : "; ").append(link.address).append(": ").append(link.state);
   }
-  return out;
+  if (why.empty()) return {};
+  if (refused) return {Code::not_permitted, "not all peers let this node in", std::move(why)};
+  return {Code::deadline, "not all peers are connected", std::move(why)};
 }
 
 }  // namespace
@@ -87,14 +86,10 @@ kvbm_status_t kvbm_manager_wait_for_peers(kvbm_manager_t* manager, uint64_t time
     const auto& clock = manager->tenancy->context->executor->clock();
     const uint64_t deadline = kvbm::deadline_after(clock, timeout_ns);
     for (;;) {
-      const Peers peers = peers_of(*node);
-      if (peers.missing == 0) return kvbm::capi::done(err);
-      if (peers.refused == peers.missing) {
-        return kvbm::capi::fail(err, {kvbm::Code::not_permitted, "not all peers let this node in", peers.why});
-      }
+      const Status peers = check_peers(*node);
+      if (peers.ok()) return kvbm::capi::done(err);
       const uint64_t now = clock.now_ns();
-      if (now >= deadline)
-        return kvbm::capi::fail(err, {kvbm::Code::deadline, "not all peers are connected", peers.why});
+      if (peers.code() == Code::not_permitted || now >= deadline) return kvbm::capi::fail(err, peers);
       std::this_thread::sleep_for(std::chrono::nanoseconds(std::min(kLookAgainNs, deadline - now)));
     }
   });

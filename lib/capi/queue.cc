@@ -27,35 +27,32 @@ kvbm_status_t kvbm_queue_create(kvbm_context_t* context, uint32_t depth, kvbm_qu
     if (here != KVBM_OK) return here;
     auto queue = kvbm::copy::Queue::create(depth);
     if (!queue.ok()) return fail(err, queue.status());
-    auto core = std::make_shared<kvbm::capi::QueueCore>();
-    core->context = context->core;
-    core->queue = std::move(queue).value();
-    *out_queue = new kvbm_queue{std::move(core)};
+    *out_queue = new kvbm_queue{context->core, std::move(queue).value()};
     return kvbm::capi::done(err);
   });
 }
 
 void kvbm_queue_release(kvbm_queue_t* queue) {
-  if (queue != nullptr) kvbm::capi::drop(queue, *queue->core->context);
+  if (queue != nullptr) kvbm::capi::drop(queue, *queue->context);
 }
 
-int kvbm_queue_fd(const kvbm_queue_t* queue) { return queue != nullptr ? queue->core->queue->fd() : -1; }
+int kvbm_queue_fd(const kvbm_queue_t* queue) { return queue != nullptr ? queue->queue->fd() : -1; }
 
 size_t kvbm_queue_poll(kvbm_queue_t* queue, kvbm_completion_t* out_completions, size_t capacity) {
-  if (queue == nullptr || out_completions == nullptr || queue->core->context->fork.forked()) return 0;
-  return queue->core->queue->poll({reinterpret_cast<kvbm::copy::Completion*>(out_completions), capacity});
+  if (queue == nullptr || out_completions == nullptr || queue->context->fork.forked()) return 0;
+  return queue->queue->poll({reinterpret_cast<kvbm::copy::Completion*>(out_completions), capacity});
 }
 
 size_t kvbm_queue_wait(kvbm_queue_t* queue, kvbm_completion_t* out_completions, size_t capacity, uint64_t timeout_ns) {
-  if (queue == nullptr || out_completions == nullptr || queue->core->context->fork.forked()) return 0;
-  return queue->core->queue->wait({reinterpret_cast<kvbm::copy::Completion*>(out_completions), capacity}, timeout_ns);
+  if (queue == nullptr || out_completions == nullptr || queue->context->fork.forked()) return 0;
+  return queue->queue->wait({reinterpret_cast<kvbm::copy::Completion*>(out_completions), capacity}, timeout_ns);
 }
 
 kvbm_status_t kvbm_queue_cancel(kvbm_queue_t* queue, uint64_t operation) {
   return guarded(nullptr, [&]() -> kvbm_status_t {
     if (queue == nullptr) return kvbm::capi::invalid("queue is NULL");
-    if (queue->core->context->fork.forked()) return KVBM_ERR_FORKED;
-    const auto found = queue->core->registry->find(operation);
+    if (queue->context->fork.forked()) return KVBM_ERR_FORKED;
+    const auto found = queue->registry->find(operation);
     if (found == nullptr) return KVBM_ERR_STALE;
     found->cancel();
     return KVBM_OK;
@@ -63,8 +60,8 @@ kvbm_status_t kvbm_queue_cancel(kvbm_queue_t* queue, uint64_t operation) {
 }
 
 size_t kvbm_queue_poll_events(kvbm_queue_t* queue, kvbm_event_t* out_events, size_t capacity) {
-  if (queue == nullptr || out_events == nullptr || queue->core->context->fork.forked()) return 0;
-  return queue->core->queue->poll_events({reinterpret_cast<kvbm::copy::Event*>(out_events), capacity});
+  if (queue == nullptr || out_events == nullptr || queue->context->fork.forked()) return 0;
+  return queue->queue->poll_events({reinterpret_cast<kvbm::copy::Event*>(out_events), capacity});
 }
 
 }  // extern "C"

@@ -42,7 +42,7 @@ Result<std::shared_ptr<SessionSubmission>> SessionSubmission::take(kvbm_cache_t&
   out->inside_ = true;
   out->user_data_ = user_data;
   if (queue == nullptr) return out;
-  out->queue_ = queue->core->queue;
+  out->queue_ = queue->queue;
   for (; out->places_ < places; ++out->places_) {
     if (!out->queue_->reserve()) {
       return Status(Code::again, "the queue is full",

@@ -118,7 +118,7 @@ kvbm_status_t kvbm_manager_subscribe(kvbm_manager_t* manager, kvbm_queue_t* queu
   return guarded(nullptr, [&]() -> kvbm_status_t {
     if (manager == nullptr) return kvbm::capi::invalid("manager is NULL");
     if (kvbm::capi::forked(*manager->tenancy)) return KVBM_ERR_FORKED;
-    manager->tenancy->stack().host().events().subscribe(queue != nullptr ? queue->core->queue : nullptr);
+    manager->tenancy->stack().host().events().subscribe(queue != nullptr ? queue->queue : nullptr);
     return KVBM_OK;
   });
 }

@@ -119,11 +119,13 @@ class SimFile final : public File {
   bool direct_;
 };
 
-class SimLock final : public DirectoryLock {
+class SimLock {
  public:
   SimLock(std::shared_ptr<SimDisk::State> state, std::string path)
       : state_(std::move(state)), path_(std::move(path)), generation_(state_->generation) {}
-  ~SimLock() override {
+  SimLock(const SimLock&) = delete;
+  SimLock& operator=(const SimLock&) = delete;
+  ~SimLock() {
     if (generation_ == state_->generation) state_->folders[path_].locked = false;
   }
 
@@ -178,11 +180,11 @@ class SimDirectory final : public Directory {
     folder().since.clear();
     return {};
   }
-  Result<std::unique_ptr<DirectoryLock>> lock() override {
+  Result<DirectoryLock> lock() override {
     if (generation_ != state_->generation) return closed();
     if (folder().locked) return Status(Code::in_use, "the directory is in use", path_);
     folder().locked = folder().has_lock_file = true;
-    return std::unique_ptr<DirectoryLock>(std::make_unique<SimLock>(state_, path_));
+    return DirectoryLock(std::make_shared<SimLock>(state_, path_));
   }
   Result<uint64_t> free_bytes() override {
     if (generation_ != state_->generation) return closed();

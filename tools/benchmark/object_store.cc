@@ -56,12 +56,12 @@ class RawStore {
     if (!url.ok()) return url.status();
     const auto table = capi::load_store_module(url.value());
     if (!table.ok()) return table.status();
-    capi::StorePlaceText place{url.value().scheme,   url.value().authority, url.value().user,
-                               url.value().password, url.value().path,      {}};
     const auto options = capi::split_store_options(url.value(), *table.value(), capi::store_option_names());
     if (!options.ok()) return options.status();
+    capi::StoreUrl place = url.value();
+    place.options.clear();
     for (const kvbm_store_option_t& option : options.value().of_store)
-      place.options.emplace_back(option.name, option.value);
+      place.options.push_back({option.name, option.value});
     auto store = capi::TableStore::open(*table.value(), place, nullptr, kTimeoutNs);
     if (!store.ok()) return store.status();
     auto out = std::make_unique<RawStore>();

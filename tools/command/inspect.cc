@@ -81,11 +81,8 @@ Result<Walk> walk(const std::string& dir, bool verify, uint64_t heads, bool quie
   if (!files.ok()) return files.status();
   Walk out;
   terminal::Progress progress(verify ? "verifying" : "reading", 0, terminal::Unit::items, quiet);
-  tier::disk::InspectOptions options;
-  options.verify = verify;
-  options.heads = heads;
   auto report = tier::disk::inspect(
-      *files.value(), dir, options, [&progress](uint64_t done, uint64_t) { progress.set(done); },
+      *files.value(), dir, verify, heads, [&progress](uint64_t done, uint64_t) { progress.set(done); },
       [&out](const SegmentReport&, const tier::disk::Row& row, bool damaged) {
         FamilyUse& family = out.families[row.family];
         ++family.records;

@@ -11,7 +11,6 @@
 namespace kvbm {
 namespace {
 
-static_assert(alignof(SHA256_CTX) <= 8);
 static_assert(kMacBytes == SHA256_DIGEST_LENGTH);
 
 void update(SHA256_CTX& sha, ConstBytes bytes) noexcept {
@@ -35,7 +34,7 @@ KeyedMac::KeyedMac(ConstBytes key) noexcept {
     for (uint8_t& byte : block) byte = static_cast<uint8_t>(byte ^ pad);
     SHA256_Init(&sha);
     SHA256_Update(&sha, block.data(), block.size());
-    std::memcpy(state.bytes, &sha, sizeof sha);
+    std::memcpy(state.data(), &sha, sizeof sha);
   };
   start(0x36, inner_);
   start(0x36 ^ 0x5C, outer_);
@@ -44,17 +43,17 @@ KeyedMac::KeyedMac(ConstBytes key) noexcept {
 }
 
 KeyedMac::~KeyedMac() {
-  OPENSSL_cleanse(inner_.bytes, sizeof inner_.bytes);
-  OPENSSL_cleanse(outer_.bytes, sizeof outer_.bytes);
+  OPENSSL_cleanse(inner_.data(), inner_.size());
+  OPENSSL_cleanse(outer_.data(), outer_.size());
 }
 
 Mac KeyedMac::operator()(std::initializer_list<ConstBytes> parts) const noexcept {
   SHA256_CTX sha;
   Mac mac;
-  std::memcpy(&sha, inner_.bytes, sizeof sha);
+  std::memcpy(&sha, inner_.data(), sizeof sha);
   for (const ConstBytes part : parts) update(sha, part);
   SHA256_Final(mac.data(), &sha);
-  std::memcpy(&sha, outer_.bytes, sizeof sha);
+  std::memcpy(&sha, outer_.data(), sizeof sha);
   SHA256_Update(&sha, mac.data(), mac.size());
   SHA256_Final(mac.data(), &sha);
   return mac;

@@ -35,9 +35,7 @@ class KeyedMac {
 
  private:
   static constexpr size_t kStateBytes = 112;  // SHA256_CTX, asserted in the source
-  struct alignas(8) State {
-    std::byte bytes[kStateBytes];
-  };
+  using State = std::array<std::byte, kStateBytes>;
   State inner_;
   State outer_;
 };

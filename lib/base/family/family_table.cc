@@ -27,7 +27,7 @@ Family FamilyTable::no_family() noexcept {
 const FamilyCell* FamilyTable::cell(FamilyId id) const noexcept {
   // Pairs with the release store in new_cell().
   const Page* const page = pages_[cell_of(id) / kPage].load(std::memory_order_acquire);
-  return page != nullptr ? &page->cells[cell_of(id) % kPage] : nullptr;
+  return page != nullptr ? &(*page)[cell_of(id) % kPage] : nullptr;
 }
 
 Family FamilyTable::get(FamilyId id) const noexcept {
@@ -101,7 +101,7 @@ Result<FamilyId> FamilyTable::add(const Family& family, bool foreign, const Peer
   row.of = foreign ? of : nullptr;
   if (foreign) foreign_.fetch_add(1, std::memory_order_relaxed);
   if (row.of != nullptr) row.of->fetch_add(1, std::memory_order_relaxed);
-  pages_[at / kPage].load(std::memory_order_relaxed)->cells[at % kPage].put(id, family);
+  (*pages_[at / kPage].load(std::memory_order_relaxed))[at % kPage].put(id, family);
   size_.fetch_add(1, std::memory_order_release);
   changes_.fetch_add(1, std::memory_order_release);
   return id;
@@ -221,7 +221,7 @@ FamilyTable::Named FamilyTable::begin_give_back() const {
 
 void FamilyTable::drop(size_t at) {
   Row& row = rows_[at];
-  FamilyCell& cell = pages_[at / kPage].load(std::memory_order_relaxed)->cells[at % kPage];
+  FamilyCell& cell = (*pages_[at / kPage].load(std::memory_order_relaxed))[at % kPage];
   Family family;
   (void)cell.get(row.id, family);
   ids_.erase(family);

@@ -115,9 +115,7 @@ class FamilyTable {
  private:
   static constexpr uint32_t kPage = 256;
   static constexpr uint16_t kLastUse = UINT16_MAX - 1;  // use number of a cell; so no id is kNoFamily
-  struct Page {
-    std::array<FamilyCell, kPage> cells;
-  };
+  using Page = std::array<FamilyCell, kPage>;
   // Fields that readers of the cell do not need.
   struct Row {
     FamilyId id = kNoFamily;

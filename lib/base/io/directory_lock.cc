@@ -18,20 +18,9 @@ namespace {
 
 constexpr const char* kDirectoryInUse = "the directory is in use";
 
-class RecordLock final : public DirectoryLock {
- public:
-  RecordLock(std::unique_ptr<FileClaim> claim, Fd fd) : claim_(std::move(claim)), fd_(std::move(fd)) {}
-
- private:
-  // Declared first, so destroyed last: the descriptor, and with it the lock, is closed while the table still refuses
-  // other parts of this process.
-  std::unique_ptr<FileClaim> claim_;
-  Fd fd_;
-};
-
 }  // namespace
 
-Result<std::unique_ptr<DirectoryLock>> lock_directory(int directory_fd, const std::string& path, Whose whose) {
+Result<DirectoryLock> lock_directory(int directory_fd, const std::string& path, Whose whose) {
   struct stat st {};
   if (fstat(directory_fd, &st) != 0) return errno_status(errno, "cannot lock the directory", path);
   const std::string pid = std::to_string(getpid());
@@ -63,7 +52,7 @@ Result<std::unique_ptr<DirectoryLock>> lock_directory(int directory_fd, const st
   if (ftruncate(fd.get(), 0) != 0 || pwrite(fd.get(), (pid + "\n").data(), pid.size() + 1, 0) < 0) {
     // The text is only for people; on a full disk the lock still holds.
   }
-  return std::unique_ptr<DirectoryLock>(std::make_unique<RecordLock>(std::move(claim), std::move(fd)));
+  return DirectoryLock(std::make_shared<OwnedFile>(std::move(claim), std::move(fd)));
 }
 
 }  // namespace kvbm

@@ -57,11 +57,8 @@ class File {
 // create opens an existing file, or makes an empty one. The other modes return Code::miss if there is none.
 enum class OpenMode { read_only, read_write, create };
 
-// An exclusive claim on a directory; ends with the object or the process.
-class DirectoryLock {
- public:
-  virtual ~DirectoryLock() = default;
-};
+// An exclusive claim on a directory; ends with the last copy or the process.
+using DirectoryLock = std::shared_ptr<const void>;
 
 // One directory, named by a file descriptor, entered without following links. Names are single
 // path components. Directories are made with mode 0700, files with 0600, whatever the umask.
@@ -75,7 +72,7 @@ class Directory {
   virtual Status sync() = 0;
   // Refused with Code::in_use, and the owner's process id if known, if any process or another part of this one holds
   // it. A forked child does not inherit it.
-  virtual Result<std::unique_ptr<DirectoryLock>> lock() = 0;
+  virtual Result<DirectoryLock> lock() = 0;
   virtual Result<uint64_t> free_bytes() = 0;
 };
 

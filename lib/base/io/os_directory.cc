@@ -52,7 +52,7 @@ class OsDirectory final : public Directory {
       return errno_status(errno, "cannot make durable", path_);
     return {};
   }
-  Result<std::unique_ptr<DirectoryLock>> lock() override { return lock_directory(fd_.get(), path_, whose_); }
+  Result<DirectoryLock> lock() override { return lock_directory(fd_.get(), path_, whose_); }
   Result<uint64_t> free_bytes() override {
     struct statvfs st {};
     if (fstatvfs(fd_.get(), &st) != 0) return errno_status(errno, "cannot ask for free space", path_);
@@ -115,10 +115,7 @@ Result<std::unique_ptr<File>> OsDirectory::open(std::string_view name, OpenMode 
 Result<std::vector<std::string>> OsDirectory::list() {
   // A descriptor of its own: two concurrent lists must not share a position.
   const int copy = uninterrupted([this] { return openat(fd_.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC); });
-  struct Close {
-    void operator()(DIR* open) const noexcept { closedir(open); }
-  };
-  const std::unique_ptr<DIR, Close> dir(copy >= 0 ? fdopendir(copy) : nullptr);
+  const std::unique_ptr<DIR, int (*)(DIR*)> dir(copy >= 0 ? fdopendir(copy) : nullptr, closedir);
   if (dir == nullptr) {
     const int error = errno;
     const Fd closing(copy);

@@ -22,7 +22,7 @@ enum class Whose : uint8_t { own, anyones };
 
 // The lock file's content is the owner's process id. Also refuses a second lock of the directory in this process, which
 // a POSIX record lock alone would grant. With `anyones` the lock file is not created: miss.
-Result<std::unique_ptr<DirectoryLock>> lock_directory(int directory_fd, const std::string& path, Whose whose);
+Result<DirectoryLock> lock_directory(int directory_fd, const std::string& path, Whose whose);
 inline constexpr std::string_view kLockName = "lock";
 
 }  // namespace kvbm

@@ -107,7 +107,7 @@ Result<std::unique_ptr<OwnedFile>> OwnedFile::open(const std::string& path) {
   if (lstat(path.c_str(), &named) != 0 || !same_file(named, mine) || (there.st_ino != 0 && !same_file(there, mine))) {
     return replaced(path);
   }
-  return std::unique_ptr<OwnedFile>(new OwnedFile(std::move(claim), std::move(fd)));
+  return std::make_unique<OwnedFile>(std::move(claim), std::move(fd));
 }
 
 }  // namespace kvbm

@@ -42,13 +42,14 @@ Status lock_whole_file(int fd, const char* what, const std::string& path);
 
 class OwnedFile {
  public:
+  // Takes a file that is locked, and its claim.
+  OwnedFile(std::unique_ptr<FileClaim> claim, Fd fd) : claim_(std::move(claim)), fd_(std::move(fd)) {}
   // Opens or makes a regular file (mode 0600; no link) and locks it. in_use, not_permitted (a link, another user's
   // file, or one that others may write: ownership.h), or the system's error.
   static Result<std::unique_ptr<OwnedFile>> open(const std::string& path);
   [[nodiscard]] int fd() const noexcept { return fd_.get(); }
 
  private:
-  OwnedFile(std::unique_ptr<FileClaim> claim, Fd fd) : claim_(std::move(claim)), fd_(std::move(fd)) {}
   // Declared first, so destroyed last: the descriptor, and with it the lock, is closed while the table still refuses
   // other parts of this process.
   std::unique_ptr<FileClaim> claim_;

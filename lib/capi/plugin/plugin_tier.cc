@@ -303,26 +303,23 @@ Code take_fetched(Call<tier::GetBatch>& call, size_t i) {
 
 // Erases records at the plug-in, on a thread of its own, with a deadline like every call.
 void drop(const std::shared_ptr<PluginCore>& core, std::span<const Identity> ids) {
-  struct Drop {
-    std::vector<Name> names;
-    std::atomic<bool> decided{false};
-  };
-  const auto held = std::make_shared<Drop>();
-  for (const Identity& id : ids) held->names.push_back(core->name(id));
+  std::vector<Name> names;
+  for (const Identity& id : ids) names.push_back(core->name(id));
+  const auto decided = std::make_shared<std::atomic<bool>>(false);
   const uint64_t deadline = core->executor_.clock().now_ns() + kDefaultTimeoutNs;
   core->begin();
-  core->executor_.post_at(deadline, [core, weak = std::weak_ptr(held)] {
+  core->executor_.post_at(deadline, [core, weak = std::weak_ptr(decided)] {
     const auto late = weak.lock();
-    if (late == nullptr || late->decided.exchange(true)) return;
+    if (late == nullptr || late->exchange(true)) return;
     core->fault("it did not forget records in time");
     core->end();
   });
-  core->threads_->post([core, held] {
-    if (held->decided.load()) return;
+  core->threads_->post([core, names = std::move(names), decided] {
+    if (decided->load()) return;
     core->inside_.fetch_add(1, std::memory_order_relaxed);
-    core->table_.erase(core->user_, reinterpret_cast<const uint8_t(*)[32]>(held->names.data()), held->names.size());
+    core->table_.erase(core->user_, reinterpret_cast<const uint8_t(*)[32]>(names.data()), names.size());
     core->inside_.fetch_sub(1, std::memory_order_release);  // partner: ~PluginTier
-    if (!held->decided.exchange(true)) core->executor_.post([core] { core->end(); });
+    if (!decided->exchange(true)) core->executor_.post([core] { core->end(); });
   });
 }
 

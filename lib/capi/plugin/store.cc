@@ -103,10 +103,9 @@ Result<manager::MakeTier> store_tier(const std::string& text, const kvbm_store_t
   StoreTierOptions options;
   options.capacity_bytes = capacity_bytes;
   if (Status read = read_own(split.value().own, options); !read.ok()) return read;
-  StorePlaceText place{url.value().scheme,   url.value().authority, url.value().user,
-                       url.value().password, url.value().path,      {}};
-  for (const kvbm_store_option_t& option : split.value().of_store)
-    place.options.emplace_back(option.name, option.value);
+  StoreUrl place = url.value();
+  place.options.clear();
+  for (const kvbm_store_option_t& option : split.value().of_store) place.options.push_back({option.name, option.value});
   return manager::MakeTier(
       [table = table.value(), place, options, environment](
           TierIndex index, FamilyTable& families, tier::TierListener* listener) -> Result<std::unique_ptr<tier::Tier>> {

@@ -42,11 +42,8 @@ bool is_scheme(std::string_view text) {
 
 // Returns the schemes of the stores in a directory, such as "file" for libkvbm_store_file.so.
 std::set<std::string> schemes_in(const std::string& directory) {
-  struct Close {
-    void operator()(DIR* open) const noexcept { ::closedir(open); }
-  };
   std::set<std::string> out;
-  const std::unique_ptr<DIR, Close> open(::opendir(directory.c_str()));
+  const std::unique_ptr<DIR, int (*)(DIR*)> open(::opendir(directory.c_str()), ::closedir);
   while (const dirent* entry = open != nullptr ? ::readdir(open.get()) : nullptr) {
     std::string_view name = entry->d_name;
     if (!name.starts_with(kStorePrefix) || !name.ends_with(kStoreSuffix)) continue;

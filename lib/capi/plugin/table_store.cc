@@ -30,12 +30,12 @@ std::string text_of(const char (&field)[n]) {
 
 }  // namespace
 
-TableStore::TableStore(const kvbm_store_table_t& table, StorePlaceText place, Log* log)
+TableStore::TableStore(const kvbm_store_table_t& table, StoreUrl place, Log* log)
     : table_(table), place_(std::move(place)), log_(log) {
-  for (const auto& [name, value] : place_.options) options_.push_back({name.c_str(), value.c_str()});
+  for (const auto& [name, text] : place_.options) options_.push_back({name.c_str(), text.c_str()});
 }
 
-Result<std::unique_ptr<TableStore>> TableStore::open(const kvbm_store_table_t& table, StorePlaceText place, Log* log,
+Result<std::unique_ptr<TableStore>> TableStore::open(const kvbm_store_table_t& table, StoreUrl place, Log* log,
                                                      uint64_t timeout_ns) {
   std::unique_ptr<TableStore> out(new TableStore(table, std::move(place), log));
   kvbm_store_config_t& config = out->config_;
@@ -106,7 +106,6 @@ std::shared_ptr<TableStore::Flight> TableStore::begin(std::unique_ptr<ObjectRequ
   op.offset = r.offset;
   op.timeout_ns = r.timeout_ns;
   op.expire_s = r.expire_s;
-  flight->id = r.id;
   flight->request = std::move(request);
   kvbm_store_op_t* const started = &op;
   {
@@ -124,6 +123,7 @@ std::shared_ptr<TableStore::Flight> TableStore::begin(std::unique_ptr<ObjectRequ
 void TableStore::finished(void* context, kvbm_store_op_t* op, kvbm_status_t status) {
   auto* const self = static_cast<TableStore*>(context);
   std::shared_ptr<Flight> flight;
+  std::unique_ptr<ObjectRequest> request;
   {
     MutexLock lock(self->mutex_);
     const auto at = self->flights_.find(op);
@@ -132,12 +132,8 @@ void TableStore::finished(void* context, kvbm_store_op_t* op, kvbm_status_t stat
       return;
     }
     flight = std::move(at->second);
-    self->flights_.erase(at);
-  }
-  std::unique_ptr<ObjectRequest> request;
-  {
-    MutexLock lock(self->mutex_);
     request = std::move(flight->request);
+    self->flights_.erase(at);
   }
   request->code = static_cast<Code>(status);
   request->done = op->done;
@@ -175,7 +171,7 @@ void TableStore::cancel(uint64_t id) noexcept {
   {
     MutexLock lock(mutex_);
     for (const auto& [op, flight] : flights_) {
-      if (flight->id == id) found = flight;
+      if (flight->request->id == id) found = flight;
     }
   }
   if (found != nullptr) table_.cancel(store_, &found->op);

@@ -10,27 +10,21 @@
 #include <memory>
 #include <string>
 #include <unordered_map>
-#include <utility>
 #include <vector>
 
 #include "base/telemetry/log.h"
 #include "base/thread/mutex.h"
 #include "base/thread/thread_executor.h"
+#include "capi/plugin/store_url.h"
 #include "kvbm.h"
 #include "tier/store/object_store.h"
 
 namespace kvbm::capi {
 
-// Arguments for opening a store, as kvbm_store_config_t.
-struct StorePlaceText {
-  std::string scheme, authority, user, password, path;
-  std::vector<std::pair<std::string, std::string>> options;
-};
-
 class TableStore final : public tier::store::ObjectStore {
  public:
-  // Opens the store. Errors are the table's, with its text.
-  static Result<std::unique_ptr<TableStore>> open(const kvbm_store_table_t& table, StorePlaceText place, Log* log,
+  // Opens the store at `place`, a URL with the store's own options alone. Errors are the table's, with its text.
+  static Result<std::unique_ptr<TableStore>> open(const kvbm_store_table_t& table, StoreUrl place, Log* log,
                                                   uint64_t timeout_ns);
   ~TableStore() override;
 
@@ -45,16 +39,15 @@ class TableStore final : public tier::store::ObjectStore {
  private:
   struct Flight {
     kvbm_store_op_t op{};
-    uint64_t id = 0;
     std::unique_ptr<tier::store::ObjectRequest> request;
   };
-  TableStore(const kvbm_store_table_t& table, StorePlaceText place, Log* log);
+  TableStore(const kvbm_store_table_t& table, StoreUrl place, Log* log);
   std::shared_ptr<Flight> begin(std::unique_ptr<tier::store::ObjectRequest> request);
   static void finished(void* context, kvbm_store_op_t* op, kvbm_status_t status);
   static void logged(void* context, int32_t level, const char* text);
 
   const kvbm_store_table_t& table_;
-  const StorePlaceText place_;
+  const StoreUrl place_;
   std::vector<kvbm_store_option_t> options_;
   kvbm_store_config_t config_{};  // the store may keep a pointer to it
   void* store_ = nullptr;

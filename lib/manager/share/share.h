@@ -152,7 +152,7 @@ class Share final : public ShareLinks::Host, private ShareElection::Host {
   std::shared_ptr<TierStack> stack_;
   Namespaces* namespaces_ = nullptr;           // with stack_
   ShareState* state_ = nullptr;                // with stack_
-  std::unique_ptr<DirectoryLock> lock_;        // of a tier set without a disk
+  DirectoryLock lock_;                         // of a tier set without a disk
   std::unique_ptr<ThreadExecutor> elections_;  // destroyed first
   // Used by the elections' thread, after start().
   std::unique_ptr<ShareElection> election_;

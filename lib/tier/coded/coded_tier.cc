@@ -95,14 +95,10 @@ void CodedTier::shutdown(UniqueFunction<void()> done) {
   const MemoryWait no_error_path;
   // Closes both tiers at the same time, because this tier's work ends only when the inner tier ends its own. `done`
   // runs when both have ended.
-  struct Ends {
-    std::atomic<int> left{2};
-    UniqueFunction<void()> done;
-  };
-  auto ends = std::make_shared<Ends>();
-  ends->done = std::move(done);
-  const auto one = [ends] {
-    if (ends->left.fetch_sub(1, std::memory_order_acq_rel) == 1) ends->done();
+  const auto left = std::make_shared<std::atomic<int>>(2);
+  const auto both = std::make_shared<UniqueFunction<void()>>(std::move(done));
+  const auto one = [left, both] {
+    if (left->fetch_sub(1, std::memory_order_acq_rel) == 1) (*both)();
   };
   core_->shutdown(one);
   inner_->shutdown(one);

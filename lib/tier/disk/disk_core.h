@@ -310,9 +310,8 @@ class DiskCore : public std::enable_shared_from_this<DiskCore> {
   Result<std::unique_ptr<Segment>> make_file(uint32_t number);
   std::vector<std::unique_ptr<Segment>> make_files(uint32_t first, uint32_t n, Status& why_not);
   Status open_segment_file(uint32_t number, std::unique_ptr<Segment>& out, bool& valid);
-  struct Life;
-  void reserve_index(std::vector<Life>& lives);
-  Status recover_segment(const Life& life, AlignedBuffer& buffer);
+  std::map<uint32_t, FooterTail> reserve_index(const std::vector<uint32_t>& used);
+  Status recover_segment(uint32_t number, const FooterTail* tail, AlignedBuffer& buffer);
   Status renew_segment(uint32_t number);
   void prune_tombstones() KVBM_REQUIRES(mutex_, control_);
 
@@ -321,7 +320,7 @@ class DiskCore : public std::enable_shared_from_this<DiskCore> {
   FamilyTable& families_;
   TierListener* const listener_;
   const TierIndex tier_;
-  std::unique_ptr<DirectoryLock> directory_lock_;
+  DirectoryLock directory_lock_;
   std::unique_ptr<Directory> directory_;
   std::unique_ptr<File> superblock_file_;
   // Set by open() and constant after it.

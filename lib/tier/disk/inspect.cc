@@ -66,8 +66,7 @@ void read_heads(File& file, const std::vector<Row>& rows, uint64_t most, CodingR
   }
 }
 
-SegmentReport walk(File& file, uint32_t number, const InspectOptions& options, InspectReport& report,
-                   RecordSeen& seen) {
+SegmentReport walk(File& file, uint32_t number, bool verify, uint64_t heads, InspectReport& report, RecordSeen& seen) {
   SegmentReport out;
   out.number = number + 1;
   auto life = read_life(file);
@@ -82,10 +81,10 @@ SegmentReport walk(File& file, uint32_t number, const InspectOptions& options, I
   auto footer = read_footer(file, life.value());
   if (footer.ok()) {
     out.state = "closed";
-    read_heads(file, footer.value(), options.heads, report.coding);
+    read_heads(file, footer.value(), heads, report.coding);
     for (const Row& row : footer.value()) {
       bool damaged = false;
-      if (options.verify) {
+      if (verify) {
         auto good = verify_record(file, row);
         damaged = !good.ok() || !good.value();
       }
@@ -99,7 +98,7 @@ SegmentReport walk(File& file, uint32_t number, const InspectOptions& options, I
     return out;
   }
   for (const Row& row : scanned.value().rows) count(row, false, out, report, seen);
-  read_heads(file, scanned.value().rows, options.heads, report.coding);
+  read_heads(file, scanned.value().rows, heads, report.coding);
   out.records += scanned.value().damaged;
   out.damaged = scanned.value().damaged;
   out.state = out.records == 0 ? "free" : "open";
@@ -108,7 +107,7 @@ SegmentReport walk(File& file, uint32_t number, const InspectOptions& options, I
 
 }  // namespace
 
-Result<InspectReport> inspect(FileSystem& fs, const std::string& path, const InspectOptions& options,
+Result<InspectReport> inspect(FileSystem& fs, const std::string& path, bool verify, uint64_t heads,
                               UniqueFunction<void(uint64_t, uint64_t)> progress, RecordSeen record) {
   auto directory = fs.visit_directory(path);
   if (!directory.ok()) return directory.status();
@@ -139,7 +138,7 @@ Result<InspectReport> inspect(FileSystem& fs, const std::string& path, const Ins
     if (!segment.ok()) return segment.status();
     auto size = segment.value()->size();
     if (size.ok()) report.file_bytes += size.value();
-    report.segments.push_back(walk(*segment.value(), numbers[i], options, report, record));
+    report.segments.push_back(walk(*segment.value(), numbers[i], verify, heads, report, record));
     report.records += report.segments.back().records;
     report.damaged += report.segments.back().damaged;
     if (progress) progress(i + 1, numbers.size());

@@ -41,14 +41,10 @@ struct InspectReport {
   std::vector<SegmentReport> segments;
 };
 
-struct InspectOptions {
-  bool verify = true;           // read and check every record, not only the tables
-  uint64_t heads = UINT64_MAX;  // heads read a segment, for InspectReport::coding
-};
-
-// `progress` is called with (segments done, segments in all), `record` with each record and whether it is damaged.
-// Either may be empty.
-Result<InspectReport> inspect(FileSystem& fs, const std::string& path, const InspectOptions& options,
+// `verify`: every record is read and checked, not only the tables. `heads`: most heads that are read of a segment, for
+// InspectReport::coding. `progress` is called with (segments done, segments in all), `record` with each record and
+// whether it is damaged. Either may be empty.
+Result<InspectReport> inspect(FileSystem& fs, const std::string& path, bool verify, uint64_t heads,
                               UniqueFunction<void(uint64_t, uint64_t)> progress,
                               UniqueFunction<void(const SegmentReport&, const Row&, bool)> record);
 

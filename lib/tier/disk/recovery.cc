@@ -1,6 +1,5 @@
 // Opens a directory: checks its ownership, reads its state, and finds the records in it. Blocks.
 #include <algorithm>
-#include <optional>
 
 #include "tier/disk/disk_core.h"
 #include "tier/disk/segment_scan.h"
@@ -32,13 +31,6 @@ std::string too_small(uint64_t capacity_bytes, uint64_t segment_bytes) {
 }
 
 }  // namespace
-
-// A segment that an earlier owner has written to.
-struct DiskCore::Life {
-  uint64_t sequence = 0;
-  uint32_t segment = 0;
-  std::optional<FooterTail> footer;
-};
 
 uint64_t least_disk_bytes() noexcept { return least_bytes(default_segment_bytes(0)); }
 
@@ -241,7 +233,7 @@ Status DiskCore::open_segment_file(uint32_t number, std::unique_ptr<Segment>& ou
 }
 
 Status DiskCore::load_segments(const std::vector<std::string>& names) {
-  std::vector<Life> lives;
+  std::vector<uint32_t> used;  // segments that an earlier owner has written to
   std::vector<uint32_t> blank;
   uint32_t count = 0;
   for (const std::string& name : names) {
@@ -269,7 +261,7 @@ Status DiskCore::load_segments(const std::vector<std::string>& names) {
     }
     MutexLock state(mutex_);
     if (valid && segment->life.sequence != 0)
-      lives.push_back({segment->life.sequence, i, {}});
+      used.push_back(i);
     else
       blank.push_back(i);
     next_life_ = std::max(next_life_, segment->life.sequence + 1);
@@ -280,13 +272,15 @@ Status DiskCore::load_segments(const std::vector<std::string>& names) {
     for (const auto& [family, sequence] : erased_) next_life_ = std::max(next_life_, sequence + 1);
   }
   // Of two copies the later one counts.
-  std::sort(lives.begin(), lives.end(), [](const Life& a, const Life& b) { return a.sequence < b.sequence; });
-  reserve_index(lives);
+  std::sort(used.begin(), used.end(),
+            [this](uint32_t a, uint32_t b) { return segment(a).life.sequence < segment(b).life.sequence; });
+  const std::map<uint32_t, FooterTail> tails = reserve_index(used);
   AlignedBuffer buffer;
-  for (const Life& life : lives) {
-    if (Status s = recover_segment(life, buffer); !s.ok()) return s;
+  for (const uint32_t number : used) {
+    const auto tail = tails.find(number);
+    if (Status s = recover_segment(number, tail != tails.end() ? &tail->second : nullptr, buffer); !s.ok()) return s;
     MutexLock state(mutex_);
-    if (segments_[life.segment]->state == SegmentState::free) blank.push_back(life.segment);
+    if (segments_[number]->state == SegmentState::free) blank.push_back(number);
   }
   for (const uint32_t number : blank) {
     if (Status s = renew_segment(number); !s.ok()) return s;
@@ -294,23 +288,26 @@ Status DiskCore::load_segments(const std::vector<std::string>& names) {
   return {};
 }
 
-// A footer that cannot be read here costs the index's growth, or a scan.
-void DiskCore::reserve_index(std::vector<Life>& lives) {
+// Returns the tails of footers, by segment. A footer that cannot be read here costs the index's growth, or a scan.
+std::map<uint32_t, FooterTail> DiskCore::reserve_index(const std::vector<uint32_t>& used) {
+  std::map<uint32_t, FooterTail> tails;
   uint64_t rows = 0;
-  for (Life& life : lives) {
-    Segment& s = segment(life.segment);
-    if (auto tail = read_footer_tail(*s.file, s.life); tail.ok()) life.footer = tail.value();
-    if (life.footer.has_value()) rows += life.footer->rows;
+  for (const uint32_t number : used) {
+    Segment& s = segment(number);
+    auto tail = read_footer_tail(*s.file, s.life);
+    if (!tail.ok()) continue;
+    rows += tail.value().rows;
+    tails.emplace(number, tail.value());
   }
   MutexLock state(mutex_);
   index_.reserve(rows);
+  return tails;
 }
 
-Status DiskCore::recover_segment(const Life& life, AlignedBuffer& buffer) {
-  const uint32_t number = life.segment;
+Status DiskCore::recover_segment(uint32_t number, const FooterTail* tail, AlignedBuffer& buffer) {
   Segment& s = segment(number);
   Result<std::vector<Row>> footer = Status(Code::miss, "no footer");
-  if (life.footer.has_value()) footer = read_footer(*s.file, s.life, *life.footer, buffer);
+  if (tail != nullptr) footer = read_footer(*s.file, s.life, *tail, buffer);
   std::vector<Row> rows;
   bool durable = true;
   if (footer.ok()) {

@@ -10,43 +10,30 @@ namespace {
 
 constexpr size_t kHeaderFields = 48;  // followed by the checksum
 
-template <class T>
-void put(std::byte*& p, T v) {
-  store_le<T>(p, v);
-  p += sizeof(T);
-}
-
-template <class T>
-T take(const std::byte*& p) {
-  const T v = load_le<T>(p);
-  p += sizeof(T);
-  return v;
-}
-
 void put_family(std::byte* p, const Family& f) {
   std::memcpy(p, f.ns.bytes.data(), 16);
   p += 16;
-  put<uint64_t>(p, f.geometry);
-  put<uint16_t>(p, f.component);
-  put<uint16_t>(p, f.shard.first_layer);
-  put<uint16_t>(p, f.shard.layers);
-  put<uint16_t>(p, f.shard.first_head);
-  put<uint16_t>(p, f.shard.heads);
-  put<uint16_t>(p, f.shard.replicated);
-  put<uint32_t>(p, 0);
+  put_le<uint64_t>(p, f.geometry);
+  put_le<uint16_t>(p, f.component);
+  put_le<uint16_t>(p, f.shard.first_layer);
+  put_le<uint16_t>(p, f.shard.layers);
+  put_le<uint16_t>(p, f.shard.first_head);
+  put_le<uint16_t>(p, f.shard.heads);
+  put_le<uint16_t>(p, f.shard.replicated);
+  put_le<uint32_t>(p, 0);
 }
 
 Family take_family(const std::byte* p) {
   Family f;
   std::memcpy(f.ns.bytes.data(), p, 16);
   p += 16;
-  f.geometry = take<uint64_t>(p);
-  f.component = take<uint16_t>(p);
-  f.shard.first_layer = take<uint16_t>(p);
-  f.shard.layers = take<uint16_t>(p);
-  f.shard.first_head = take<uint16_t>(p);
-  f.shard.heads = take<uint16_t>(p);
-  f.shard.replicated = take<uint16_t>(p);
+  f.geometry = take_le<uint64_t>(p);
+  f.component = take_le<uint16_t>(p);
+  f.shard.first_layer = take_le<uint16_t>(p);
+  f.shard.layers = take_le<uint16_t>(p);
+  f.shard.first_head = take_le<uint16_t>(p);
+  f.shard.heads = take_le<uint16_t>(p);
+  f.shard.replicated = take_le<uint16_t>(p);
   return f;
 }
 
@@ -91,34 +78,34 @@ bool RecordPlace::fits(uint64_t segment_bytes) const {
 void encode_segment_header(const SegmentLife& life, MutableBytes page) {
   std::memset(page.data(), 0, kPage);
   std::byte* p = page.data();
-  put<uint32_t>(p, kSegmentMagic);
-  put<uint32_t>(p, kFormatVersion);
-  put<uint64_t>(p, life.directory_id);
-  put<uint32_t>(p, life.segment);
-  put<uint32_t>(p, life.generation);
-  put<uint32_t>(p, life.epoch);
-  put<uint32_t>(p, 0);
-  put<uint64_t>(p, life.sequence);
-  put<uint64_t>(p, life.segment_bytes);
-  put<uint64_t>(p, checksum(page.first(kHeaderFields), kSegmentMagic));
+  put_le<uint32_t>(p, kSegmentMagic);
+  put_le<uint32_t>(p, kFormatVersion);
+  put_le<uint64_t>(p, life.directory_id);
+  put_le<uint32_t>(p, life.segment);
+  put_le<uint32_t>(p, life.generation);
+  put_le<uint32_t>(p, life.epoch);
+  put_le<uint32_t>(p, 0);
+  put_le<uint64_t>(p, life.sequence);
+  put_le<uint64_t>(p, life.segment_bytes);
+  put_le<uint64_t>(p, checksum(page.first(kHeaderFields), kSegmentMagic));
 }
 
 Result<SegmentLife> decode_segment_header(ConstBytes page) {
   if (page.size() < kPage) return Status(Code::damaged, "segment header is cut short");
   const std::byte* p = page.data();
-  if (take<uint32_t>(p) != kSegmentMagic) return Status(Code::damaged, "not a segment header");
-  const uint32_t version = take<uint32_t>(p);
+  if (take_le<uint32_t>(p) != kSegmentMagic) return Status(Code::damaged, "not a segment header");
+  const uint32_t version = take_le<uint32_t>(p);
   if (load_le<uint64_t>(page.data() + kHeaderFields) != checksum(page.first(kHeaderFields), kSegmentMagic))
     return Status(Code::damaged, "segment header fails its checksum");
   if (version > kFormatVersion) return Status(Code::newer_version, "segment was written by a newer kvbm");
   SegmentLife life;
-  life.directory_id = take<uint64_t>(p);
-  life.segment = take<uint32_t>(p);
-  life.generation = take<uint32_t>(p);
-  life.epoch = take<uint32_t>(p);
+  life.directory_id = take_le<uint64_t>(p);
+  life.segment = take_le<uint32_t>(p);
+  life.generation = take_le<uint32_t>(p);
+  life.epoch = take_le<uint32_t>(p);
   p += 4;
-  life.sequence = take<uint64_t>(p);
-  life.segment_bytes = take<uint64_t>(p);
+  life.sequence = take_le<uint64_t>(p);
+  life.segment_bytes = take_le<uint64_t>(p);
   return life;
 }
 
@@ -127,45 +114,45 @@ void encode_head_area(const Envelope& e, ConstBytes head, MutableBytes area) {
   std::memset(area.data() + head.size(), 0, area.size() - head.size());
   std::byte* const start = area.data() + area.size() - kEnvelopeBytes;
   std::byte* p = start;
-  put<uint32_t>(p, kEnvelopeMagic);
-  put<uint8_t>(p, kFormatVersion);
-  put<uint8_t>(p, e.priority);
-  put<uint16_t>(p, e.uses);
-  put<uint64_t>(p, e.directory_id);
-  put<uint64_t>(p, e.sequence);
-  put<uint32_t>(p, e.segment);
-  put<uint32_t>(p, e.generation);
-  put<uint32_t>(p, e.epoch);
-  put<uint32_t>(p, e.page);
-  put<uint32_t>(p, e.place().packed());
-  put<uint32_t>(p, 0);
-  put<uint64_t>(p, e.payload_bytes);
-  put<uint64_t>(p, checksum(area.first(area.size() - 8), kEnvelopeMagic));
+  put_le<uint32_t>(p, kEnvelopeMagic);
+  put_le<uint8_t>(p, kFormatVersion);
+  put_le<uint8_t>(p, e.priority);
+  put_le<uint16_t>(p, e.uses);
+  put_le<uint64_t>(p, e.directory_id);
+  put_le<uint64_t>(p, e.sequence);
+  put_le<uint32_t>(p, e.segment);
+  put_le<uint32_t>(p, e.generation);
+  put_le<uint32_t>(p, e.epoch);
+  put_le<uint32_t>(p, e.page);
+  put_le<uint32_t>(p, e.place().packed());
+  put_le<uint32_t>(p, 0);
+  put_le<uint64_t>(p, e.payload_bytes);
+  put_le<uint64_t>(p, checksum(area.first(area.size() - 8), kEnvelopeMagic));
 }
 
 Result<Envelope> decode_head_area(ConstBytes area, uint32_t head_bytes) {
   const bool whole = area.size() == head_area(head_bytes) || (area.size() == kHeadUnit && may_share(head_bytes, 1));
   if (head_bytes < codec::kHeaderBytes || !whole) return Status(Code::damaged, "record area has the wrong size");
   const std::byte* p = area.data() + area.size() - kEnvelopeBytes;
-  if (take<uint32_t>(p) != kEnvelopeMagic) return Status(Code::damaged, "no envelope");
+  if (take_le<uint32_t>(p) != kEnvelopeMagic) return Status(Code::damaged, "no envelope");
   if (load_le<uint64_t>(area.data() + area.size() - 8) != checksum(area.first(area.size() - 8), kEnvelopeMagic))
     return Status(Code::damaged, "envelope fails its checksum");
-  if (take<uint8_t>(p) > kFormatVersion) return Status(Code::newer_version, "record of a later format");
+  if (take_le<uint8_t>(p) > kFormatVersion) return Status(Code::newer_version, "record of a later format");
   Envelope e;
-  e.priority = take<uint8_t>(p);
-  e.uses = take<uint16_t>(p);
-  e.directory_id = take<uint64_t>(p);
-  e.sequence = take<uint64_t>(p);
-  e.segment = take<uint32_t>(p);
-  e.generation = take<uint32_t>(p);
-  e.epoch = take<uint32_t>(p);
-  e.page = take<uint32_t>(p);
+  e.priority = take_le<uint8_t>(p);
+  e.uses = take_le<uint16_t>(p);
+  e.directory_id = take_le<uint64_t>(p);
+  e.sequence = take_le<uint64_t>(p);
+  e.segment = take_le<uint32_t>(p);
+  e.generation = take_le<uint32_t>(p);
+  e.epoch = take_le<uint32_t>(p);
+  e.page = take_le<uint32_t>(p);
   RecordPlace place;
-  place.unpack(take<uint32_t>(p));
+  place.unpack(take_le<uint32_t>(p));
   e.head_bytes = place.head_bytes;
   e.back = place.back;
   p += 4;
-  e.payload_bytes = take<uint64_t>(p);
+  e.payload_bytes = take_le<uint64_t>(p);
   if (e.head_bytes != head_bytes || area.size() != e.place().area_bytes())
     return Status(Code::damaged, "envelope and head disagree");
   return e;
@@ -203,13 +190,13 @@ std::vector<std::byte> encode_footer(const SegmentLife& life, const std::vector<
   for (const Row& row : rows) {
     std::memcpy(p, row.key.bytes.data(), 16);
     p += 16;
-    put<uint32_t>(p, row.page);
-    put<uint32_t>(p, row.place().packed());
-    put<uint64_t>(p, row.payload_bytes);
-    put<uint32_t>(p, parent_link(rows, keys, row, elsewhere));
-    put<uint16_t>(p, ids[row.family]);
-    put<uint8_t>(p, row.uses);
-    put<uint8_t>(p, row.priority);
+    put_le<uint32_t>(p, row.page);
+    put_le<uint32_t>(p, row.place().packed());
+    put_le<uint64_t>(p, row.payload_bytes);
+    put_le<uint32_t>(p, parent_link(rows, keys, row, elsewhere));
+    put_le<uint16_t>(p, ids[row.family]);
+    put_le<uint8_t>(p, row.uses);
+    put_le<uint8_t>(p, row.priority);
   }
   for (const Key& key : elsewhere) {
     const auto* bytes = reinterpret_cast<const std::byte*>(key.bytes.data());
@@ -219,40 +206,40 @@ std::vector<std::byte> encode_footer(const SegmentLife& life, const std::vector<
   table.resize(round_up(table_bytes + kFooterTailBytes, kPage));
   std::byte* const tail = table.data() + table.size() - kFooterTailBytes;
   p = tail;
-  put<uint32_t>(p, kFooterMagic);
-  put<uint32_t>(p, kFormatVersion);
-  put<uint64_t>(p, life.directory_id);
-  put<uint64_t>(p, life.sequence);
-  put<uint32_t>(p, life.segment);
-  put<uint32_t>(p, life.generation);
-  put<uint32_t>(p, pages(life.segment_bytes - table.size()));
-  put<uint32_t>(p, static_cast<uint32_t>(families.size()));
-  put<uint32_t>(p, static_cast<uint32_t>(rows.size()));
-  put<uint32_t>(p, static_cast<uint32_t>(elsewhere.size()));
-  put<uint64_t>(p, 0);
-  put<uint64_t>(p, footer_checksum(ConstBytes(table).first(table_bytes), ConstBytes(tail, kFooterTailBytes - 8)));
+  put_le<uint32_t>(p, kFooterMagic);
+  put_le<uint32_t>(p, kFormatVersion);
+  put_le<uint64_t>(p, life.directory_id);
+  put_le<uint64_t>(p, life.sequence);
+  put_le<uint32_t>(p, life.segment);
+  put_le<uint32_t>(p, life.generation);
+  put_le<uint32_t>(p, pages(life.segment_bytes - table.size()));
+  put_le<uint32_t>(p, static_cast<uint32_t>(families.size()));
+  put_le<uint32_t>(p, static_cast<uint32_t>(rows.size()));
+  put_le<uint32_t>(p, static_cast<uint32_t>(elsewhere.size()));
+  put_le<uint64_t>(p, 0);
+  put_le<uint64_t>(p, footer_checksum(ConstBytes(table).first(table_bytes), ConstBytes(tail, kFooterTailBytes - 8)));
   return table;
 }
 
 Result<FooterTail> decode_footer_tail(const SegmentLife& life, ConstBytes bytes) {
   if (bytes.size() != kFooterTailBytes) return Status(Code::miss, "footer is cut short");
   const std::byte* p = bytes.data();
-  if (take<uint32_t>(p) != kFooterMagic) return Status(Code::miss, "segment has no footer");
-  if (take<uint32_t>(p) > kFormatVersion) return Status(Code::miss, "footer of a later format");
-  const uint64_t directory_id = take<uint64_t>(p);
-  const uint64_t sequence = take<uint64_t>(p);
-  const uint32_t segment = take<uint32_t>(p);
-  const uint32_t generation = take<uint32_t>(p);
+  if (take_le<uint32_t>(p) != kFooterMagic) return Status(Code::miss, "segment has no footer");
+  if (take_le<uint32_t>(p) > kFormatVersion) return Status(Code::miss, "footer of a later format");
+  const uint64_t directory_id = take_le<uint64_t>(p);
+  const uint64_t sequence = take_le<uint64_t>(p);
+  const uint32_t segment = take_le<uint32_t>(p);
+  const uint32_t generation = take_le<uint32_t>(p);
   if (directory_id != life.directory_id || sequence != life.sequence || segment != life.segment ||
       generation != life.generation)
     return Status(Code::miss, "footer of an earlier life");
   FooterTail tail;
-  tail.start_page = take<uint32_t>(p);
-  tail.families = take<uint32_t>(p);
-  tail.rows = take<uint32_t>(p);
-  tail.parents = take<uint32_t>(p);
+  tail.start_page = take_le<uint32_t>(p);
+  tail.families = take_le<uint32_t>(p);
+  tail.rows = take_le<uint32_t>(p);
+  tail.parents = take_le<uint32_t>(p);
   p += 8;
-  tail.checksum = take<uint64_t>(p);
+  tail.checksum = take_le<uint64_t>(p);
   const uint64_t segment_pages = life.segment_bytes / kPage;
   if (tail.start_page == 0 || tail.start_page >= segment_pages ||
       round_up(tail.table_bytes() + kFooterTailBytes, kPage) != life.segment_bytes - tail.start_page * kPage)
@@ -282,16 +269,16 @@ Result<std::vector<Row>> decode_footer(const SegmentLife& life, ConstBytes foote
   for (Row& row : rows) {
     std::memcpy(row.key.bytes.data(), p, 16);
     p += 16;
-    row.page = take<uint32_t>(p);
+    row.page = take_le<uint32_t>(p);
     RecordPlace place;
-    place.unpack(take<uint32_t>(p));
+    place.unpack(take_le<uint32_t>(p));
     row.back = place.back;
     row.head_bytes = place.head_bytes;
-    row.payload_bytes = take<uint64_t>(p);
-    const uint32_t parent = take<uint32_t>(p);
-    const uint16_t family = take<uint16_t>(p);
-    row.uses = take<uint8_t>(p);
-    row.priority = take<uint8_t>(p);
+    row.payload_bytes = take_le<uint64_t>(p);
+    const uint32_t parent = take_le<uint32_t>(p);
+    const uint16_t family = take_le<uint16_t>(p);
+    row.uses = take_le<uint8_t>(p);
+    row.priority = take_le<uint8_t>(p);
     if (family >= t.families || !row.place().fits(t.start_page * kPage))
       return Status(Code::miss, "footer row does not fit the segment");
     row.family = families[family];

@@ -52,51 +52,48 @@ bool envelope_fits(const Envelope& e, const SegmentLife& life, uint64_t head_at)
          e.epoch == life.epoch && e.place().fits(life.segment_bytes) && e.place().head_at() == head_at;
 }
 
-struct Candidate {
-  Row row;
-  bool head_good = false;
-  bool good = false;
-};
-
-// Reads the candidate at `offset`, if it is a record of this life: one with a head on its own pages, or one that
-// `shares` a page.
-Result<Candidate> record_at(Window& window, const SegmentLife& life, uint64_t offset, bool shares) {
-  Candidate out;
+// Adds the record at `offset`, if there is one of this life: with a head on its own pages, or one that `shares` a page.
+// Returns its end; 0: there is no good head.
+Result<uint64_t> add_record(Window& window, const SegmentLife& life, uint64_t offset, bool shares, ScanResult& out) {
+  constexpr uint64_t kNone = 0;
   auto first = window.at(offset, kHeadUnit);
   if (!first.ok()) return first.status();
-  if (first.value().empty()) return out;
+  if (first.value().empty()) return kNone;
   const auto peek = codec::peek_header(first.value().first(codec::kHeaderBytes));
-  if (!peek.ok()) return out;
+  if (!peek.ok()) return kNone;
   const codec::Header& header = peek.value();
   const auto head_bytes = static_cast<uint32_t>(codec::head_bytes(header));
-  if (header.stored_bytes > life.segment_bytes || (shares && !may_share(head_bytes, header.stored_bytes))) return out;
+  if (header.stored_bytes > life.segment_bytes || (shares && !may_share(head_bytes, header.stored_bytes))) return kNone;
   auto area = window.at(offset, shares ? kHeadUnit : head_area(head_bytes));
   if (!area.ok()) return area.status();
-  if (area.value().empty()) return out;
+  if (area.value().empty()) return kNone;
   auto envelope = decode_head_area(area.value(), head_bytes);
   if (!envelope.ok() || !envelope_fits(envelope.value(), life, offset) ||
       envelope.value().payload_bytes != header.stored_bytes)
-    return out;
+    return kNone;
   const std::vector<std::byte> head_copy(area.value().begin(), area.value().begin() + head_bytes);
   auto head = codec::HeadView::parse(head_copy);
-  if (!head.ok()) return out;
+  if (!head.ok()) return kNone;
   const RecordPlace place = envelope.value().place();
   auto payload = window.at(place.payload_at(), round_up(place.payload_bytes, kPage));
   if (!payload.ok()) return payload.status();
-  if (payload.value().size() < place.payload_bytes) return out;
-  out.head_good = true;
-  out.good = leaves_verify(head.value(), payload.value().first(place.payload_bytes));
-  out.row.key = header.key;
-  out.row.page = place.page;
-  out.row.back = place.back;
-  out.row.head_bytes = head_bytes;
-  out.row.payload_bytes = header.stored_bytes;
-  out.row.family = Family{header.ns, header.geometry, header.component, header.shard};
-  out.row.parent = header.parent;
-  out.row.has_parent = header.parent != Key{};
-  out.row.uses = static_cast<uint8_t>(std::min<uint16_t>(envelope.value().uses, UINT8_MAX));
-  out.row.priority = envelope.value().priority;
-  return out;
+  if (payload.value().size() < place.payload_bytes) return kNone;
+  if (!leaves_verify(head.value(), payload.value().first(place.payload_bytes))) {
+    ++out.damaged;
+    return place.end();
+  }
+  Row& row = out.rows.emplace_back();
+  row.key = header.key;
+  row.page = place.page;
+  row.back = place.back;
+  row.head_bytes = head_bytes;
+  row.payload_bytes = header.stored_bytes;
+  row.family = Family{header.ns, header.geometry, header.component, header.shard};
+  row.parent = header.parent;
+  row.has_parent = header.parent != Key{};
+  row.uses = static_cast<uint8_t>(std::min<uint16_t>(envelope.value().uses, UINT8_MAX));
+  row.priority = envelope.value().priority;
+  return place.end();
 }
 
 }  // namespace
@@ -132,29 +129,21 @@ Result<ScanResult> scan_records(File& file, const SegmentLife& life) {
   ScanResult result;
   Window window(file, life.segment_bytes);
   uint64_t last_good = kPage;
-  const auto add = [&](const Candidate& c) {
-    if (!c.head_good) return;
-    if (c.good)
-      result.rows.push_back(c.row);
-    else
-      ++result.damaged;
-    last_good = std::max(last_good, c.row.place().end());
-  };
   for (uint64_t offset = kPage; offset < life.segment_bytes && offset <= last_good + kScanAhead;) {
     const uint64_t before = last_good;
-    auto whole = record_at(window, life, offset, false);
+    const auto whole = add_record(window, life, offset, false, result);
     if (!whole.ok()) return whole.status();
-    add(whole.value());
-    if (!whole.value().head_good) {
+    last_good = std::max(last_good, whole.value());
+    if (whole.value() == 0) {
       // Reads the heads that share this page and their payloads at once: one after the other would read the window
       // again.
       auto group = window.at(offset, std::min(kPage + kHeadUnits * kSharedPayload, life.segment_bytes - offset));
       if (!group.ok()) return group.status();
     }
-    for (uint32_t unit = 0; unit < kHeadUnits && !whole.value().head_good; ++unit) {
-      auto part = record_at(window, life, offset + unit * kHeadUnit, true);
+    for (uint32_t unit = 0; unit < kHeadUnits && whole.value() == 0; ++unit) {
+      const auto part = add_record(window, life, offset + unit * kHeadUnit, true, result);
       if (!part.ok()) return part.status();
-      add(part.value());
+      last_good = std::max(last_good, part.value());
     }
     offset = last_good != before ? last_good : offset + kPage;
   }

@@ -98,7 +98,7 @@ void StoreCore::pump_ahead() {
 }
 
 // A load asks for a record that is read ahead: it gets it now, or when it has been read.
-void StoreCore::asked(const FlightRef& flight, const Want& want, std::vector<Ready>& ready) {
+void StoreCore::asked(const FlightRef& flight, const Want& want, std::vector<Want>& ready) {
   const FlightRef held = flight;  // its place in flights_ may go
   const auto unasked = std::find_if(held->unasked.begin(), held->unasked.end(),
                                     [&want](const StorePlace& place) { return place.offset == want.place.offset; });
@@ -107,7 +107,9 @@ void StoreCore::asked(const FlightRef& flight, const Want& want, std::vector<Rea
     (held->from == nullptr ? held->asked_bytes : counts_.store.ahead_used_bytes) += want.place.bytes();
   }
   if (held->from == nullptr) return held->wants.push_back(want);
-  ready.push_back({held->from, held->begin, want});
+  ready.push_back(want);
+  ready.back().from = held->from;
+  ready.back().begin = held->begin;
   if (held->unasked.empty()) (void)drop_ahead(held);  // `ready` has its memory
 }
 

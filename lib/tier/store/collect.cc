@@ -55,7 +55,7 @@ void StoreCore::sign() {
   put->expire_s = kForgottenMs / 1000;
   requests_->submit(std::move(put), now() + options_.timeout_ns, false, [](Code, std::unique_ptr<ObjectRequest>) {});
   if (before != 0) remove(writer_name(writer_, before), true, [](Code) {});
-  auto signs = std::make_shared<std::vector<WriterSign>>();
+  auto signs = std::make_shared<std::vector<Stamp>>();
   auto listing = std::make_shared<Listing>();
   listing->prefix = kWriterPrefix;
   listing->take = [signs](std::string_view name) {
@@ -67,10 +67,10 @@ void StoreCore::sign() {
   list(std::move(listing));
 }
 
-void StoreCore::elect(std::vector<WriterSign> signs) {
+void StoreCore::elect(std::vector<Stamp> signs) {
   const uint64_t ms = unix_ms();
   uint64_t first = writer_;
-  for (const WriterSign& sign : signs) {
+  for (const Stamp& sign : signs) {
     // A sign from the future is of a wrong clock, and would be alive for as long as the clock is ahead.
     const uint64_t away = sign.ms > ms ? sign.ms - ms : ms - sign.ms;
     if (away <= kAliveMs) first = std::min(first, sign.writer);

@@ -228,8 +228,8 @@ void StoreCore::forget_others(std::set<Stamp> StoreCore::*names, const std::vect
 std::pair<const Stamp, StoreCore::ToRead>* StoreCore::next_to_read() {
   if (reading_ >= kReadAtOnce) return nullptr;
   const auto next =
-      std::find_if(to_read_.begin(), to_read_.end(), [](const auto& each) { return !each.second.requested; });
-  if (next == to_read_.end() || (next->second.large && reading_large_)) return nullptr;
+      std::find_if(to_read_.begin(), to_read_.end(), [](const auto& each) { return each.second != ToRead::requested; });
+  if (next == to_read_.end() || (next->second == ToRead::whole && reading_large_)) return nullptr;
   const bool full = arrived_.size() >= kMaxArrived || arrived_bytes_ >= kMaxArrivedBytes;
   return full && next != to_read_.begin() ? nullptr : &*next;
 }
@@ -242,9 +242,8 @@ void StoreCore::read_indexes() {
       MutexLock lock(mutex_);
       auto* const next = next_to_read();
       if (next == nullptr) return;
-      next->second.requested = true;
       stamp = next->first;
-      large = next->second.large;
+      large = std::exchange(next->second, ToRead::requested) == ToRead::whole;
       reading_large_ = reading_large_ || large;
       ++reading_;
     }
@@ -265,7 +264,7 @@ bool StoreCore::note_large(const Stamp& stamp) {
   MutexLock lock(mutex_);
   const auto at = to_read_.find(stamp);
   if (at == to_read_.end()) return false;
-  at->second = {.requested = false, .large = true};
+  at->second = ToRead::whole;
   --reading_;
   return true;
 }

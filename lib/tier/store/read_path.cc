@@ -57,7 +57,7 @@ void StoreCore::get(std::unique_ptr<GetBatch> batch) {
   const uint64_t deadline_ns = op->batch->deadline_ns;
   const bool refused = closing_ || !epochs_known_ || requests_->backs_off();
   bool over = n == 0;
-  std::vector<Ready> ready;
+  std::vector<Want> ready;
   finds_begun_.fetch_add(1, std::memory_order_relaxed);
   {
     MutexLock lock(mutex_);
@@ -87,13 +87,13 @@ void StoreCore::get(std::unique_ptr<GetBatch> batch) {
       if (const auto late = weak.lock()) self->expire_get(late);
     });
   }
-  hand_out(ready);
+  hand_out(std::move(ready));
   pump_gets();
   pump_ahead();
 }
 
 // Joins a read that covers the record, or takes what was read ahead.
-bool StoreCore::join(const Want& want, uint64_t deadline_ns, std::vector<Ready>& ready) {
+bool StoreCore::join(const Want& want, uint64_t deadline_ns, std::vector<Want>& ready) {
   const auto at = flights_.find(want.stamp);
   if (at == flights_.end()) return false;
   for (const FlightRef& flight : at->second) {
@@ -111,7 +111,7 @@ bool StoreCore::join(const Want& want, uint64_t deadline_ns, std::vector<Ready>&
   return false;
 }
 
-void StoreCore::plan_flights(std::vector<Want>& wants, uint64_t deadline_ns, std::vector<Ready>& ready) {
+void StoreCore::plan_flights(std::vector<Want>& wants, uint64_t deadline_ns, std::vector<Want>& ready) {
   std::erase_if(wants, [&, deadline_ns](const Want& want) KVBM_NO_TSA { return join(want, deadline_ns, ready); });
   std::sort(wants.begin(), wants.end(), [](const Want& a, const Want& b) {
     return std::tie(a.stamp, a.place.offset) < std::tie(b.stamp, b.place.offset);
@@ -171,7 +171,7 @@ void StoreCore::landed(const FlightRef& flight, Code code, std::unique_ptr<Objec
   std::shared_ptr<ObjectRequest> from = code == Code::ok ? hold(std::move(back), bytes) : nullptr;
   std::vector<Want> wants;
   std::vector<GetRef> over;
-  std::vector<Ready> ready;
+  std::vector<Want> ready;
   {
     MutexLock lock(mutex_);
     loading_ -= flight->ahead ? 0 : 1;
@@ -184,9 +184,13 @@ void StoreCore::landed(const FlightRef& flight, Code code, std::unique_ptr<Objec
     }
   }
   for (const GetRef& op : over) give_back(op);
-  if (from != nullptr) hand_out(std::move(wants), from, flight->begin);
+  for (Want& want : wants) {
+    want.from = from;
+    want.begin = flight->begin;
+  }
   from = nullptr;
-  hand_out(ready);
+  hand_out(std::move(wants));
+  hand_out(std::move(ready));
   pump_gets();
   pump_puts();
   pump_ahead();
@@ -194,7 +198,7 @@ void StoreCore::landed(const FlightRef& flight, Code code, std::unique_ptr<Objec
 }
 
 void StoreCore::failed(const FlightRef& flight, Code code, std::vector<Want>& wants, std::vector<GetRef>& over,
-                       std::vector<Ready>& ready) {
+                       std::vector<Want>& ready) {
   // The object was evicted, expired or collected by another host.
   if (code == Code::miss) counts_.evicted += index_.drop(flight->stamp);
   std::erase_if(wants, [](const Want& want) { return want.op->state[want.item] != GetOp::waiting; });
@@ -234,64 +238,55 @@ std::shared_ptr<ObjectRequest> StoreCore::hold(std::unique_ptr<ObjectRequest> re
 }
 
 // Each record that is copied gets a task, so that all threads copy; lending the others takes no time.
-void StoreCore::hand_out(std::vector<Want> wants, const std::shared_ptr<ObjectRequest>& from, uint64_t begin) {
-  const auto copied = std::partition(wants.begin(), wants.end(), [](const Want& want) { return want.op->borrows; });
-  for (auto at = copied; at != wants.end(); ++at) {
-    executor_.post([self = shared_from_this(), want = std::move(*at), from, begin] {
-      self->take({&want, 1}, from, begin);
-    });
+void StoreCore::hand_out(std::vector<Want> ready) {
+  const auto copied = std::partition(ready.begin(), ready.end(), [](const Want& want) { return want.op->borrows; });
+  for (auto at = copied; at != ready.end(); ++at) {
+    executor_.post([self = shared_from_this(), want = std::move(*at)] { self->take({&want, 1}); });
   }
-  take({wants.begin(), copied}, from, begin);
+  if (copied != ready.begin()) take({ready.begin(), copied});
 }
 
-void StoreCore::hand_out(std::vector<Ready>& ready) {
-  for (Ready& one : ready) hand_out({std::move(one.want)}, one.from, one.begin);
-}
-
-void StoreCore::take(std::span<const Want> wants, const std::shared_ptr<ObjectRequest>& from, uint64_t begin) {
-  struct Taken {
-    const Want* want;
-    Identity id;
-    Code code;
-  };
-  std::vector<Taken> taken;
-  taken.reserve(wants.size());
+void StoreCore::take(std::span<const Want> ready) {
+  std::vector<const Want*> taken;
+  taken.reserve(ready.size());
+  std::vector<Code> codes(ready.size());
   {
     MutexLock lock(mutex_);
-    for (const Want& want : wants) {
+    for (const Want& want : ready) {
       if (want.op->state[want.item] != GetOp::waiting) continue;
       want.op->state[want.item] = GetOp::copying;
-      taken.push_back({&want, want.op->batch->items[want.item].id, Code::internal});
+      taken.push_back(&want);
     }
   }
-  for (Taken& one : taken) one.code = copy_out(*one.want, from, begin);
+  for (size_t i = 0; i < taken.size(); ++i) codes[i] = copy_out(*taken[i]);
   std::vector<GetRef> over;
   std::vector<Identity> erased;
   {
     MutexLock lock(mutex_);
-    for (const Taken& one : taken) {
-      const Want& want = *one.want;
-      if (one.code == Code::damaged) {
-        const RecordName name = record_name(want.op->families[want.item], one.id.key);
+    for (size_t i = 0; i < taken.size(); ++i) {
+      const Want& want = *taken[i];
+      if (codes[i] == Code::damaged) {
+        const Identity& id = want.op->batch->items[want.item].id;
+        const RecordName name = record_name(want.op->families[want.item], id.key);
         const StorePlace place = index_.find(name);
         const bool same = place.found() && index_.stamp(place.pack) == want.stamp;
-        if (same && index_.erase(name)) erased.push_back(one.id);
+        if (same && index_.erase(name)) erased.push_back(id);
         ++counts_.damaged;
       }
-      if (decide(*want.op, want.item, one.code)) over.push_back(want.op);
+      if (decide(*want.op, want.item, codes[i])) over.push_back(want.op);
     }
   }
   if (!erased.empty() && listener_ != nullptr) listener_->removed(index_number_, erased, true);
   for (const GetRef& op : over) give_back(op);
 }
 
-Code StoreCore::copy_out(const Want& want, const std::shared_ptr<ObjectRequest>& from, uint64_t begin) {
+Code StoreCore::copy_out(const Want& want) {
   GetBatch& batch = *want.op->batch;
   GetItem& item = batch.items[want.item];
   const StorePlace& place = want.place;
-  const uint64_t at = place.offset - begin;
-  if (at + place.bytes() > from->done) return Code::damaged;
-  const ConstBytes bytes = ConstBytes(from->data.span()).subspan(at, place.bytes());
+  const uint64_t at = place.offset - want.begin;
+  if (at + place.bytes() > want.from->done) return Code::damaged;
+  const ConstBytes bytes = ConstBytes(want.from->data.span()).subspan(at, place.bytes());
   // Copied before it is checked: the store's own code may still write to the memory that it read into.
   std::memcpy(item.head.data(), bytes.data(), place.head_bytes);
   codec::HeadView head;
@@ -302,7 +297,7 @@ Code StoreCore::copy_out(const Want& want, const std::shared_ptr<ObjectRequest>&
   const ConstBytes payload = bytes.subspan(place.head_bytes);
   if (want.op->borrows) {
     item.lent = payload;
-    item.lender = from;
+    item.lender = want.from;
   } else {
     if (!payload.empty()) std::memcpy(item.payload.data(), payload.data(), payload.size());
     if (!batch.accepts.verifies &&

@@ -139,6 +139,8 @@ class StoreCore : public std::enable_shared_from_this<StoreCore> {
     size_t item = 0;
     StorePlace place;
     Stamp stamp;
+    std::shared_ptr<ObjectRequest> from = nullptr;  // the range that has its bytes; null: it is not read yet
+    uint64_t begin = 0;                             // offset of the range in the pack
   };
   // A range of a pack that is being read, and the items that wait for it.
   struct Flight {
@@ -153,24 +155,18 @@ class StoreCore : public std::enable_shared_from_this<StoreCore> {
     std::shared_ptr<ObjectRequest> from;  // the answer; null: it is in flight
   };
   using FlightRef = std::shared_ptr<Flight>;
-  // An item, and the range read ahead that has its bytes.
-  struct Ready {
-    std::shared_ptr<ObjectRequest> from;
-    uint64_t begin = 0;
-    Want want;
-  };
-  void plan_flights(std::vector<Want>& wants, uint64_t deadline_ns, std::vector<Ready>& ready) KVBM_REQUIRES(mutex_);
-  bool join(const Want& want, uint64_t deadline_ns, std::vector<Ready>& ready) KVBM_REQUIRES(mutex_);
+  // In these functions `ready` gets the items of which the bytes were read ahead.
+  void plan_flights(std::vector<Want>& wants, uint64_t deadline_ns, std::vector<Want>& ready) KVBM_REQUIRES(mutex_);
+  bool join(const Want& want, uint64_t deadline_ns, std::vector<Want>& ready) KVBM_REQUIRES(mutex_);
   void pump_gets();
   void landed(const FlightRef& flight, Code code, std::unique_ptr<ObjectRequest> request);
   void failed(const FlightRef& flight, Code code, std::vector<Want>& wants, std::vector<GetRef>& over,
-              std::vector<Ready>& ready) KVBM_REQUIRES(mutex_);
+              std::vector<Want>& ready) KVBM_REQUIRES(mutex_);
   [[nodiscard]] std::shared_ptr<ObjectRequest> hold(std::unique_ptr<ObjectRequest> request, uint64_t bytes);
-  void hand_out(std::vector<Want> wants, const std::shared_ptr<ObjectRequest>& from, uint64_t begin);
-  void hand_out(std::vector<Ready>& ready);
+  void hand_out(std::vector<Want> ready);
   void forget_flight(const FlightRef& flight) KVBM_REQUIRES(mutex_);
-  void take(std::span<const Want> wants, const std::shared_ptr<ObjectRequest>& from, uint64_t begin);
-  Code copy_out(const Want& want, const std::shared_ptr<ObjectRequest>& from, uint64_t begin);
+  void take(std::span<const Want> ready);
+  static Code copy_out(const Want& want);
   // Returns true if that was the batch's last item.
   bool decide(GetOp& op, size_t item, Code code) KVBM_REQUIRES(mutex_);
   void expire_get(const GetRef& op);
@@ -180,7 +176,7 @@ class StoreCore : public std::enable_shared_from_this<StoreCore> {
   [[nodiscard]] bool may_read_ahead() const KVBM_REQUIRES(mutex_);
   FlightRef next_ahead() KVBM_REQUIRES(mutex_);
   [[nodiscard]] bool is_read(const Stamp& stamp, const StorePlace& place) const KVBM_REQUIRES(mutex_);
-  void asked(const FlightRef& flight, const Want& want, std::vector<Ready>& ready) KVBM_REQUIRES(mutex_);
+  void asked(const FlightRef& flight, const Want& want, std::vector<Want>& ready) KVBM_REQUIRES(mutex_);
   bool keep_ahead(const FlightRef& flight, const std::shared_ptr<ObjectRequest>& from) KVBM_REQUIRES(mutex_);
   [[nodiscard]] std::shared_ptr<ObjectRequest> drop_ahead(const FlightRef& flight) KVBM_REQUIRES(mutex_);
   [[nodiscard]] std::shared_ptr<ObjectRequest> drop_oldest_ahead() KVBM_REQUIRES(mutex_);
@@ -204,9 +200,10 @@ class StoreCore : public std::enable_shared_from_this<StoreCore> {
   void poll_later();
   void follow(const std::vector<Stamp>& found, uint64_t whole_ns);
   // An index object that is to be read, or is being read.
-  struct ToRead {
-    bool requested = false;
-    bool large = false;  // has more than kListBytes: that much was read in vain
+  enum class ToRead : uint8_t {
+    start,  // the first kListBytes
+    whole,  // has more than kListBytes: that much was read in vain
+    requested
   };
   struct Arrived {
     std::unique_ptr<IndexObject> index;  // null: it could not be read
@@ -227,7 +224,7 @@ class StoreCore : public std::enable_shared_from_this<StoreCore> {
   // ---- Removing old packs (collect.cc) ----
   void collect_later();
   void sign();
-  void elect(std::vector<WriterSign> signs);
+  void elect(std::vector<Stamp> signs);
   using Packs = std::vector<std::pair<Stamp, uint64_t>>;  // with their bytes
   void collect();
   void find_old(Packs& packs, std::vector<Stamp>& indexes) KVBM_REQUIRES(mutex_);

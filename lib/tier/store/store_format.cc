@@ -62,32 +62,15 @@ void describe(std::byte* text, const Family& family) {
   store_le(text + 50, family.shard.replicated);
 }
 
-// Writes fields one after the other.
-struct Writer {
-  std::byte* at;
-  template <class T>
-  void put(T value) {
-    store_le(at, value);
-    at += sizeof(T);
-  }
-  void put(const std::array<uint8_t, 16>& bytes) {
-    std::memcpy(at, bytes.data(), 16);
-    at += 16;
-  }
-};
-struct Reader {
-  const std::byte* at;
-  template <class T>
-  T take() {
-    const T value = load_le<T>(at);
-    at += sizeof(T);
-    return value;
-  }
-  void take(std::array<uint8_t, 16>& bytes) {
-    std::memcpy(bytes.data(), at, 16);
-    at += 16;
-  }
-};
+void put_bytes(std::byte*& p, const std::array<uint8_t, 16>& bytes) {
+  std::memcpy(p, bytes.data(), bytes.size());
+  p += bytes.size();
+}
+
+void take_bytes(const std::byte*& p, std::array<uint8_t, 16>& bytes) {
+  std::memcpy(bytes.data(), p, bytes.size());
+  p += bytes.size();
+}
 
 constexpr const char* kDamaged = "an index object of a store is damaged";
 
@@ -154,8 +137,8 @@ std::string writer_name(uint64_t writer, uint64_t ms) {
   return out;
 }
 
-std::optional<WriterSign> parse_writer_name(std::string_view name) {
-  WriterSign out;
+std::optional<Stamp> parse_writer_name(std::string_view name) {
+  Stamp out;
   if (!take_prefix(name, kWriterPrefix) || !take_hex(name, 16, out.writer) || !take_char(name, '-') ||
       !take_hex(name, 12, out.ms) || !name.empty()) {
     return std::nullopt;
@@ -195,46 +178,46 @@ std::vector<std::byte> encode_index(const Stamp& stamp, const IndexObject& index
   std::vector<std::byte> out(kIndexHeaderBytes + index.packs.size() * kPackRowBytes + records * kRecordRowBytes +
                              index.erased.size() * kNameRowBytes + index.families.size() * kFamilyRowBytes +
                              index.epochs.size() * kEpochRowBytes);
-  Writer w{out.data() + 16};
-  w.put(stamp.ms);
-  w.put(stamp.writer);
-  w.put(stamp.seq);
-  w.put(static_cast<uint32_t>(index.packs.size()));
-  w.put(static_cast<uint32_t>(records));
-  w.put(static_cast<uint32_t>(index.erased.size()));
-  w.put(static_cast<uint32_t>(index.families.size()));
-  w.put(static_cast<uint32_t>(index.epochs.size()));
+  std::byte* p = out.data() + 16;
+  put_le(p, stamp.ms);
+  put_le(p, stamp.writer);
+  put_le(p, stamp.seq);
+  put_le(p, static_cast<uint32_t>(index.packs.size()));
+  put_le(p, static_cast<uint32_t>(records));
+  put_le(p, static_cast<uint32_t>(index.erased.size()));
+  put_le(p, static_cast<uint32_t>(index.families.size()));
+  put_le(p, static_cast<uint32_t>(index.epochs.size()));
   for (const PackRow& pack : index.packs) {
-    w.put(pack.stamp.ms);
-    w.put(pack.stamp.writer);
-    w.put(pack.stamp.seq);
-    w.put(static_cast<uint32_t>(pack.records.size()));
-    w.put(pack.bytes);
-    w.put(uint64_t{0});
+    put_le(p, pack.stamp.ms);
+    put_le(p, pack.stamp.writer);
+    put_le(p, pack.stamp.seq);
+    put_le(p, static_cast<uint32_t>(pack.records.size()));
+    put_le(p, pack.bytes);
+    put_le(p, uint64_t{0});
   }
   for (const PackRow& pack : index.packs) {
     for (const PackedRecord& record : pack.records) {
-      w.put(record.name.bytes);
-      w.put(record.family);
-      w.put(record.payload_bytes);
-      w.put(record.offset);
-      w.put(record.head_bytes);
+      put_bytes(p, record.name.bytes);
+      put_le(p, record.family);
+      put_le(p, record.payload_bytes);
+      put_le(p, record.offset);
+      put_le(p, record.head_bytes);
     }
   }
-  for (const RecordName& name : index.erased) w.put(name.bytes);
+  for (const RecordName& name : index.erased) put_bytes(p, name.bytes);
   for (const ErasedFamily& row : index.families) {
-    w.put(row.family);
-    w.put(row.until_ms);
+    put_le(p, row.family);
+    put_le(p, row.until_ms);
   }
   for (const NamespaceEpoch& row : index.epochs) {
-    w.put(row.base.bytes);
-    w.put(row.epoch);
+    put_bytes(p, row.base.bytes);
+    put_le(p, row.epoch);
   }
-  Writer front{out.data()};
-  front.put(kIndexMagic);
-  front.put(kIndexVersion);
-  front.put(uint16_t{0});
-  front.put(codec::leaf_hash(ConstBytes(out).subspan(16)));
+  p = out.data();
+  put_le(p, kIndexMagic);
+  put_le(p, kIndexVersion);
+  put_le(p, uint16_t{0});
+  put_le(p, codec::leaf_hash(ConstBytes(out).subspan(16)));
   return out;
 }
 
@@ -245,9 +228,9 @@ Result<IndexObject> decode_index(ConstBytes bytes) {
     return Status(Code::newer_version, "an index object of a store is of another version");
   if (load_le<uint64_t>(bytes.data() + 8) != codec::leaf_hash(bytes.subspan(16)))
     return Status(Code::damaged, kDamaged);
-  Reader r{bytes.data() + 36};
-  const uint64_t packs = r.take<uint32_t>(), records = r.take<uint32_t>(), erased = r.take<uint32_t>(),
-                 families = r.take<uint32_t>(), epochs = r.take<uint32_t>();
+  const std::byte* p = bytes.data() + 36;
+  const uint64_t packs = take_le<uint32_t>(p), records = take_le<uint32_t>(p), erased = take_le<uint32_t>(p),
+                 families = take_le<uint32_t>(p), epochs = take_le<uint32_t>(p);
   if (bytes.size() != kIndexHeaderBytes + packs * kPackRowBytes + records * kRecordRowBytes + erased * kNameRowBytes +
                           families * kFamilyRowBytes + epochs * kEpochRowBytes) {
     return Status(Code::damaged, kDamaged);
@@ -256,13 +239,13 @@ Result<IndexObject> decode_index(ConstBytes bytes) {
   out.packs.resize(packs);
   uint64_t counted = 0;
   for (PackRow& pack : out.packs) {
-    pack.stamp.ms = r.take<uint64_t>();
-    pack.stamp.writer = r.take<uint64_t>();
-    pack.stamp.seq = r.take<uint32_t>();
-    const uint32_t n = r.take<uint32_t>();
-    pack.bytes = r.take<uint64_t>();
+    pack.stamp.ms = take_le<uint64_t>(p);
+    pack.stamp.writer = take_le<uint64_t>(p);
+    pack.stamp.seq = take_le<uint32_t>(p);
+    const uint32_t n = take_le<uint32_t>(p);
+    pack.bytes = take_le<uint64_t>(p);
     counted += n;
-    if (r.take<uint64_t>() != 0 || n > kMaxPackRecords || counted > records || pack.stamp.ms >> 48 != 0 ||
+    if (take_le<uint64_t>(p) != 0 || n > kMaxPackRecords || counted > records || pack.stamp.ms >> 48 != 0 ||
         pack.bytes > kMaxPackBytes) {
       return Status(Code::damaged, kDamaged);
     }
@@ -271,11 +254,11 @@ Result<IndexObject> decode_index(ConstBytes bytes) {
   if (counted != records) return Status(Code::damaged, kDamaged);
   for (PackRow& pack : out.packs) {
     for (PackedRecord& record : pack.records) {
-      r.take(record.name.bytes);
-      record.family = r.take<uint64_t>();
-      record.payload_bytes = r.take<uint64_t>();
-      record.offset = r.take<uint32_t>();
-      record.head_bytes = r.take<uint32_t>();
+      take_bytes(p, record.name.bytes);
+      record.family = take_le<uint64_t>(p);
+      record.payload_bytes = take_le<uint64_t>(p);
+      record.offset = take_le<uint32_t>(p);
+      record.head_bytes = take_le<uint32_t>(p);
       if (record.head_bytes < codec::kHeaderBytes || record.payload_bytes > UINT32_MAX ||
           record.head_bytes > codec::head_bytes(codec::kMaxLeaves, codec::kMaxAttributeBytes) ||
           record.offset + record.bytes() > pack.bytes) {
@@ -284,16 +267,16 @@ Result<IndexObject> decode_index(ConstBytes bytes) {
     }
   }
   out.erased.resize(erased);
-  for (RecordName& name : out.erased) r.take(name.bytes);
+  for (RecordName& name : out.erased) take_bytes(p, name.bytes);
   out.families.resize(families);
   for (ErasedFamily& row : out.families) {
-    row.family = r.take<uint64_t>();
-    row.until_ms = r.take<uint64_t>();
+    row.family = take_le<uint64_t>(p);
+    row.until_ms = take_le<uint64_t>(p);
   }
   out.epochs.resize(epochs);
   for (NamespaceEpoch& row : out.epochs) {
-    r.take(row.base.bytes);
-    row.epoch = r.take<uint64_t>();
+    take_bytes(p, row.base.bytes);
+    row.epoch = take_le<uint64_t>(p);
   }
   return out;
 }

@@ -54,10 +54,7 @@ struct Stamp {
 
 // Marks a live writer, for the election of the one that collects.
 [[nodiscard]] std::string writer_name(uint64_t writer, uint64_t ms);
-struct WriterSign {
-  uint64_t writer = 0, ms = 0;
-};
-[[nodiscard]] std::optional<WriterSign> parse_writer_name(std::string_view name);
+[[nodiscard]] std::optional<Stamp> parse_writer_name(std::string_view name);
 
 // Name of a record in a store. It is equal for the same identity in every process, and cannot be guessed without the
 // namespace.

@@ -15,7 +15,6 @@
 namespace kvbm::test::table_store_test {
 namespace {
 
-using capi::StorePlaceText;
 using capi::TableStore;
 using tier::store::Buffer;
 using tier::store::ObjectRequest;

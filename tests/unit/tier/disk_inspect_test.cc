@@ -12,7 +12,7 @@ TEST(DiskInspect, counts_records_by_segment_and_finds_damage) {
   DiskWorld w(1);
   ASSERT_TRUE(w.open().ok());
   for (uint64_t n = 1; n <= 60; ++n) ASSERT_EQ(w.put_now(n, 8192, true), Code::ok);
-  auto live = tier::disk::inspect(w.disk, "/tier", {}, {}, {});
+  auto live = tier::disk::inspect(w.disk, "/tier", true, UINT64_MAX, {}, {});
   ASSERT_TRUE(live.ok());
   EXPECT_TRUE(live.value().in_use);
   EXPECT_EQ(live.value().records, 60U);
@@ -20,7 +20,7 @@ TEST(DiskInspect, counts_records_by_segment_and_finds_damage) {
   ASSERT_TRUE(w.disk.flip_bit("/tier", "segment-000001.kv", (4096 + 4096 + 100) * 8));
   uint64_t damaged = 0;
   auto after = tier::disk::inspect(
-      w.disk, "/tier", {}, {},
+      w.disk, "/tier", true, UINT64_MAX, {},
       [&](const tier::disk::SegmentReport&, const tier::disk::Row&, bool bad) { damaged += bad ? 1 : 0; });
   ASSERT_TRUE(after.ok());
   EXPECT_FALSE(after.value().in_use);
@@ -35,12 +35,10 @@ TEST(DiskInspect, reads_as_many_heads_of_each_segment_as_it_is_told) {
   ASSERT_TRUE(w.open().ok());
   for (uint64_t n = 1; n <= 60; ++n) ASSERT_EQ(w.put_now(n, 8192, true), Code::ok);
   ASSERT_TRUE(w.close());
-  tier::disk::InspectOptions options;
-  auto all = tier::disk::inspect(w.disk, "/tier", options, {}, {});
+  auto all = tier::disk::inspect(w.disk, "/tier", true, UINT64_MAX, {}, {});
   ASSERT_TRUE(all.ok());
   EXPECT_EQ(all.value().coding.heads, 60U);
-  options.heads = 3;
-  auto some = tier::disk::inspect(w.disk, "/tier", options, {}, {});
+  auto some = tier::disk::inspect(w.disk, "/tier", true, 3, {}, {});
   ASSERT_TRUE(some.ok());
   uint64_t expected = 0;
   for (const auto& segment : some.value().segments) expected += std::min<uint64_t>(3, segment.records);
@@ -94,7 +92,7 @@ TEST(DiskInspect, tells_coded_and_sealed_records_from_plain_ones) {
     ASSERT_EQ(put_record(w, n, record), Code::ok);
   }
   ASSERT_TRUE(w.close());
-  const auto report = tier::disk::inspect(w.disk, "/tier", {}, {}, {});
+  const auto report = tier::disk::inspect(w.disk, "/tier", true, UINT64_MAX, {}, {});
   ASSERT_TRUE(report.ok());
   const tier::disk::CodingReport& coding = report.value().coding;
   EXPECT_EQ(coding.heads, 5U);
@@ -109,7 +107,7 @@ TEST(DiskInspect, tells_coded_and_sealed_records_from_plain_ones) {
 TEST(DiskInspect, says_that_a_directory_is_no_tier) {
   DiskWorld w(2);
   ASSERT_TRUE(w.disk.open_directory("/other", true).ok());
-  EXPECT_EQ(tier::disk::inspect(w.disk, "/other", {}, {}, {}).status().code(), Code::miss);
+  EXPECT_EQ(tier::disk::inspect(w.disk, "/other", true, UINT64_MAX, {}, {}).status().code(), Code::miss);
 }
 
 }  // namespace
