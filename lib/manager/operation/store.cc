@@ -30,7 +30,8 @@ StoreOperation::StoreOperation(StoreRequest request)
       status_(request_.keys.size(), Code::ok),
       required_(stack_.lower().required_tier()),
       place_(host_.space_queue().place_of_store()),
-      handover_(required_ == kNoTier ? 0 : request_.keys.size()) {
+      tier_codes_(required_ == kNoTier ? 0 : request_.keys.size()),
+      tier_open_(tier_codes_.size()) {
   if (request_.cache->device() != nullptr) begin_flight();
 }
 
@@ -111,17 +112,16 @@ void StoreOperation::hand_over() {
   for (size_t i = 0; i < slots.size(); ++i) {
     // Sends flagged blocks as well: the tier may have lost them since. A block that it still has costs no copy.
     host_.table().clear_flags(slots[i], on_tier_flag(required_));
-    handover_.open[key_of[i]].fetch_add(1, std::memory_order_relaxed);
+    tier_open_[key_of[i]].fetch_add(1, std::memory_order_relaxed);
   }
-  handover_.waiting.fetch_add(slots.size(), std::memory_order_relaxed);
+  tier_waiting_.fetch_add(slots.size(), std::memory_order_relaxed);
   auto self = std::static_pointer_cast<StoreOperation>(shared_from_this());
   auto report = std::make_shared<Offloader::Report>([self, key_of = std::move(key_of)](size_t index, Code code) {
-    Handover& handover = self->handover_;
     int32_t none = 0;
-    std::atomic<int32_t>& first = handover.codes[key_of[index]];
+    std::atomic<int32_t>& first = self->tier_codes_[key_of[index]];
     if (code != Code::ok) first.compare_exchange_strong(none, static_cast<int32_t>(code), std::memory_order_relaxed);
-    handover.open[key_of[index]].fetch_sub(1, std::memory_order_release);
-    handover.waiting.fetch_sub(1, std::memory_order_release);
+    self->tier_open_[key_of[index]].fetch_sub(1, std::memory_order_release);
+    self->tier_waiting_.fetch_sub(1, std::memory_order_release);
     self->wake();
   });
   stack_.lower().offloader(required_).request(std::move(slots), std::move(report));
@@ -130,7 +130,7 @@ void StoreOperation::hand_over() {
 // Waits for the tier that must have all blocks as well; the host has them by now.
 Operation::Next StoreOperation::await_handover() {
   note_stored();
-  return handover_.waiting.load(std::memory_order_acquire) == 0 ? Next::finished : Next::wait;
+  return tier_waiting_.load(std::memory_order_acquire) == 0 ? Next::finished : Next::wait;
 }
 
 // Records the stored blocks for a flush of a shared tier set, wherever they were sent.
@@ -150,9 +150,9 @@ void StoreOperation::note_stored() {
 
 // Ends the handover, once. Blocks still open end as `why`: the host has them, and the tier may get them yet.
 void StoreOperation::end_handover(Code why) {
-  for (size_t k = 0; k < handover_.codes.size(); ++k) {
-    const bool open = handover_.open[k].load(std::memory_order_acquire) != 0;
-    const auto code = static_cast<Code>(handover_.codes[k].load(std::memory_order_relaxed));
+  for (size_t k = 0; k < tier_codes_.size(); ++k) {
+    const bool open = tier_open_[k].load(std::memory_order_acquire) != 0;
+    const auto code = static_cast<Code>(tier_codes_[k].load(std::memory_order_relaxed));
     if (code != Code::ok) fail(k, code);
     if (open) fail(k, why);
   }

@@ -62,15 +62,6 @@ class StoreOperation final : public Operation, public SpaceWaiter {
     Code code = Code::ok;
   };
 
-  // Outcome for blocks that a tier below must have before the store completes. That tier's reports write it and hold
-  // the operation. Some may arrive after its end.
-  struct Handover {
-    explicit Handover(size_t n) : codes(n), open(n) {}
-    std::vector<std::atomic<int32_t>> codes;  // per key, the first failure; empty: no tier must have the blocks
-    std::vector<std::atomic<uint32_t>> open;  // per key: parts
-    std::atomic<size_t> waiting{0};           // reports to come; pairs with the read in step()
-  };
-
   void hand_over();
   Next await_handover();
   void note_stored();
@@ -134,8 +125,12 @@ class StoreOperation final : public Operation, public SpaceWaiter {
   const uint64_t place_;                         // in the space queue
   uint64_t waits_since_ns_ = 0, waited_ns_ = 0;  // for slots
   Code no_room_ = Code::ok;  // of this part: why one of its keys got no slot; later keys fail with the same code
-  Handover handover_;
-  bool noted_ = false;  // the stored blocks, for flushes
+  // Outcome for blocks that a tier below must have before the store completes. That tier's reports write it and hold
+  // the operation. Some may arrive after its end.
+  std::vector<std::atomic<int32_t>> tier_codes_;  // per key, the first failure; empty: no tier must have the blocks
+  std::vector<std::atomic<uint32_t>> tier_open_;  // per key: parts
+  std::atomic<size_t> tier_waiting_{0};           // reports to come; pairs with the read in await_handover()
+  bool noted_ = false;                            // the stored blocks, for flushes
 };
 
 }  // namespace kvbm::manager
