@@ -13,7 +13,7 @@ namespace {
 
 using cluster::wire::FoundItem;
 
-// Adds the rows of one holder for one request, whose keys begin at `first`. `found` has all keys of the first part,
+// Adds the rows of one holder for one request. Its keys begin at `first`. `found` has all keys of the first part,
 // then those of the next. `row` names the holder and the request.
 void add_rows(const LocateRequest& request, std::span<const FoundItem> found, size_t first, LocatedRow row,
               std::vector<LocatedRow>& out) {

@@ -35,7 +35,7 @@ class DeviceAsks : public std::enable_shared_from_this<DeviceAsks> {
   const std::shared_ptr<device::Device> device_;
   const std::shared_ptr<WeakExecutor> links_;
   Mutex mutex_;
-  // What they point to is guarded by mutex_, too. Empty: that request was answered.
+  // The callbacks are guarded by mutex_, too; an empty one belongs to an answered request.
   std::vector<std::shared_ptr<Done>> open_ KVBM_GUARDED_BY(mutex_);
 };
 
