@@ -7,19 +7,19 @@ namespace kvbm::manager {
 
 LayerWaits::Place LayerWaits::place(std::shared_ptr<LayerMarks> marks) {
   Place one;
-  one.push_back({0, std::move(marks)});
+  one.push_back(std::move(marks));
   return one;
 }
 
 // Adds a load and drops the oldest one that has ended. Loads in progress stay, however many there are.
 void LayerWaits::add(uint64_t operation, Place place) noexcept {
-  place.front().operation = operation;
+  place.front()->operation = operation;
   Place gone;
   MutexLock lock(mutex_);
   loads_.splice(loads_.begin(), place);
   if (loads_.size() <= kKept) return;
   for (auto one = std::prev(loads_.end()); one != loads_.begin(); --one) {
-    if (!one->marks->ended.load(std::memory_order_acquire)) continue;
+    if (!(*one)->ended.load(std::memory_order_acquire)) continue;
     gone.splice(gone.begin(), loads_, one);
     return;
   }
@@ -27,8 +27,8 @@ void LayerWaits::add(uint64_t operation, Place place) noexcept {
 
 std::shared_ptr<LayerMarks> LayerWaits::find(uint64_t operation) const {
   MutexLock lock(mutex_);
-  for (const Entry& one : loads_) {
-    if (one.operation == operation) return one.marks;
+  for (const auto& one : loads_) {
+    if (one->operation == operation) return one;
   }
   return nullptr;
 }

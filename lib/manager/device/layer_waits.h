@@ -24,6 +24,7 @@ struct LayerMarks {
   uint32_t first_layer = 0;
   uint32_t end_layer = 0;
   std::atomic<bool> ended{false};
+  uint64_t operation = 0;  // number of the load, in LayerWaits
   [[nodiscard]] uint64_t value(uint32_t layer) const noexcept { return uint64_t{layer} - first_layer + 1; }
   [[nodiscard]] uint64_t last() const noexcept { return end_layer - first_layer; }
 };
@@ -31,12 +32,8 @@ struct LayerMarks {
 class LayerWaits {
  public:
   static constexpr size_t kKept = 1024;
-  struct Entry {
-    uint64_t operation = 0;
-    std::shared_ptr<LayerMarks> marks;
-  };
   // List node for one load, allocated before the load is submitted, so that add() cannot fail.
-  using Place = std::list<Entry>;
+  using Place = std::list<std::shared_ptr<LayerMarks>>;
   static Place place(std::shared_ptr<LayerMarks> marks);
 
   void add(uint64_t operation, Place place) noexcept;
@@ -44,7 +41,7 @@ class LayerWaits {
 
  private:
   mutable Mutex mutex_;
-  std::list<Entry> loads_ KVBM_GUARDED_BY(mutex_);  // the latest first
+  Place loads_ KVBM_GUARDED_BY(mutex_);  // the latest first
 };
 
 }  // namespace kvbm::manager

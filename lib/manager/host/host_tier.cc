@@ -74,7 +74,7 @@ Status HostTier::open() {
     const auto head = codec::HeadView::parse(arena_->head(slot));
     return head.ok() ? head.value().header().parent : Key{};
   });
-  landing_staging_ = std::make_unique<LandingStaging>(LandingStaging::limit_for(arena_->capacity_bytes()),
+  landing_staging_ = std::make_shared<LandingStaging>(LandingStaging::limit_for(arena_->capacity_bytes()),
                                                       arena_->payload(0).size(), options_.host.huge_pages);
   // Offloaded blocks are found by their units too, while this table of some thousand entries remembers them.
   unit_index_ = std::make_unique<UnitIndex>(std::max<size_t>(size_t{arena_->slots()} * 4, 16384));

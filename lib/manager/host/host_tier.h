@@ -128,7 +128,7 @@ class HostTier {
   std::unique_ptr<block::HoldTable> holds_;
   std::unique_ptr<ReceivedBlocks> received_;
   std::unique_ptr<UnitIndex> unit_index_;
-  std::unique_ptr<LandingStaging> landing_staging_;
+  std::shared_ptr<LandingStaging> landing_staging_;
   Recovered recovered_;
   Invalidations invalidations_;
   uint8_t own_tiers_ = 0;

@@ -5,7 +5,11 @@
 
 namespace kvbm::manager {
 
-std::byte* StagedMemory::take() {
+StagedBlock::~StagedBlock() {
+  if (staging != nullptr) staging->give_back(bytes.data());
+}
+
+std::byte* LandingStaging::take_place() {
   MutexLock lock(mutex_);
   if (arena_ == nullptr && !map()) return nullptr;
   if (free_.empty()) return nullptr;
@@ -15,7 +19,7 @@ std::byte* StagedMemory::take() {
   return block;
 }
 
-bool StagedMemory::map() {
+bool LandingStaging::map() {
   constexpr uint64_t kHugePage = 2ULL << 20;  // a smaller mapping uses no huge page
   if (most_ == 0) return false;
   free_.reserve(most_);
@@ -29,13 +33,13 @@ bool StagedMemory::map() {
   return true;
 }
 
-void StagedMemory::give_back(std::byte* block) noexcept {
+void LandingStaging::give_back(std::byte* block) noexcept {
   MutexLock lock(mutex_);
   free_.push_back(block);
   --used_;
 }
 
-uint64_t StagedMemory::used_bytes() const {
+uint64_t LandingStaging::used_bytes() const {
   MutexLock lock(mutex_);
   return used_ * stride_;
 }
@@ -47,9 +51,9 @@ uint64_t LandingStaging::limit_for(uint64_t host_bytes) noexcept {
 
 std::shared_ptr<StagedBlock> LandingStaging::take(bool beyond) {
   auto block = std::make_shared<StagedBlock>();
-  if (auto* const place = memory_->take(); place != nullptr) {
+  if (auto* const place = take_place(); place != nullptr) {
     block->bytes = {place, block_bytes_};
-    block->memory = memory_;
+    block->staging = shared_from_this();
     return block;
   }
   if (!beyond) return nullptr;

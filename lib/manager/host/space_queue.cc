@@ -16,32 +16,6 @@ namespace kvbm::manager {
 
 namespace {
 constexpr uint64_t kLogEveryNs = 10'000'000'000;  // at most one line in that time
-
-struct Use {
-  uint64_t held = 0, pinned = 0, filled = 0, parents = 0;
-};
-
-Use use_of(block::BlockTable& table) {
-  constexpr size_t kPage = 256;
-  Use use;
-  std::vector<block::SlotInfo> page;
-  for (SlotId next = 0; next < table.slots();) {
-    page.clear();
-    next = table.scan(next, page, kPage);
-    for (const block::SlotInfo& info : page) {
-      if (info.state != block::SlotState::registered) {
-        ++use.filled;
-      } else if (info.pins != 0) {
-        ++use.pinned;
-      } else if (info.references != 0) {
-        ++use.held;
-      } else if (info.children != 0) {
-        ++use.parents;
-      }
-    }
-  }
-  return use;
-}
 }  // namespace
 
 void SpaceQueue::close() noexcept {
@@ -203,14 +177,31 @@ void SpaceQueue::log_refused(std::string_view refused, Code code, uint64_t waite
   if (logged != 0 && now - logged < kLogEveryNs) return;
   if (!logged_ns_.compare_exchange_strong(logged, now, std::memory_order_relaxed)) return;
   const MemoryWait no_error_path;
-  const Use use = use_of(table_);
+  constexpr size_t kPage = 256;
+  uint64_t held = 0, pinned = 0, filled = 0, parents = 0;
+  std::vector<block::SlotInfo> page;
+  for (SlotId next = 0; next < table_.slots();) {
+    page.clear();
+    next = table_.scan(next, page, kPage);
+    for (const block::SlotInfo& info : page) {
+      if (info.state != block::SlotState::registered) {
+        ++filled;
+      } else if (info.pins != 0) {
+        ++pinned;
+      } else if (info.references != 0) {
+        ++held;
+      } else if (info.children != 0) {
+        ++parents;
+      }
+    }
+  }
   const auto number = [](uint64_t n) { return std::to_string(n); };
   std::string text(refused);
   text += " found no room";
   if (waited_ns != 0) text += " after it waited " + number(waited_ns / 1'000'000) + " ms";
-  text += ": of " + number(table_.slots()) + " host blocks " + number(use.held) +
+  text += ": of " + number(table_.slots()) + " host blocks " + number(held) +
           " are held by matches, block handles or operations (" + number(offloading) + " of them by offloads), " +
-          number(use.pinned) + " pinned, " + number(use.filled) + " being filled, " + number(use.parents) +
+          number(pinned) + " pinned, " + number(filled) + " being filled, " + number(parents) +
           " kept for the blocks that follow them; release what is held, or raise host.capacity";
   log.write(LogLevel::warning, "manager", text);
 }

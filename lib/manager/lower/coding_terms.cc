@@ -21,21 +21,18 @@ codec::RecordForm form_of(const layout::RecordShape& shape) noexcept {
 }
 
 std::shared_ptr<const void> CodingTerms::join(const NamespaceId& base_id, Wish wish) {
-  struct Handle {
-    std::weak_ptr<CodingTerms> terms;
-    NamespaceId base_id;
-    std::list<Wish>::iterator wish;
-    ~Handle() {
-      if (const auto alive = terms.lock()) alive->leave(base_id, wish);
-    }
-  };
-  auto handle = std::make_shared<Handle>();
-  handle->base_id = base_id;
+  std::list<Wish>::iterator at;
+  {
+    MutexLock lock(mutex_);
+    std::list<Wish>& open = spaces_[base_id].open;
+    at = open.insert(open.end(), std::move(wish));
+  }
+  const std::shared_ptr<const void> handle(static_cast<const void*>(this),
+                                           [terms = weak_from_this(), base_id, at](const void*) {
+                                             if (const auto alive = terms.lock()) alive->leave(base_id, at);
+                                           });
   MutexLock lock(mutex_);
-  Space& space = spaces_[base_id];
-  handle->wish = space.open.insert(space.open.end(), std::move(wish));
-  handle->terms = weak_from_this();
-  decide(space);
+  decide(spaces_[base_id]);
   return handle;
 }
 

@@ -30,30 +30,28 @@ bool EpochTable::is_foreign(const NamespaceId& base) const {
   return known != rows_.end() && known->second.foreign;
 }
 
-bool EpochTable::is_clean(const NamespaceId& base) const {
-  const auto known = rows_.find(base);
-  return known != rows_.end() && known->second.clean;
-}
+bool EpochTable::is_clean(const NamespaceId& base) const { return clean_.count(base) != 0; }
 
 void EpochTable::note_clean(const NamespaceId& base, uint64_t epoch) {
   const auto known = rows_.find(base);
-  if (known != rows_.end() && known->second.epoch == epoch) known->second.clean = true;
+  if (known != rows_.end() && known->second.epoch == epoch) clean_.insert(base);
 }
 
 std::vector<tier::EpochRow> EpochTable::rows() const {
   std::vector<tier::EpochRow> out;
   out.reserve(rows_.size());
-  for (const auto& [base, row] : rows_) out.push_back({base, row.epoch, row.raised, row.foreign});
+  for (const auto& [base, row] : rows_) out.push_back(row);
   std::sort(out.begin(), out.end(), [](const tier::EpochRow& a, const tier::EpochRow& b) {
     return a.foreign != b.foreign ? b.foreign : a.raised > b.raised;
   });
   return out;
 }
 
-void EpochTable::put(const NamespaceId& base, const Row& row) {
-  erase(base);
-  rows_[base] = row;
-  if (row.foreign) by_age_[row.raised] = base;
+// Replaces the row, which is not clean then.
+void EpochTable::put(const tier::EpochRow& row) {
+  erase(row.base);
+  rows_[row.base] = row;
+  if (row.foreign) by_age_[row.raised] = row.base;
 }
 
 void EpochTable::erase(const NamespaceId& base) {
@@ -61,6 +59,7 @@ void EpochTable::erase(const NamespaceId& base) {
   if (known == rows_.end()) return;
   if (known->second.foreign) by_age_.erase(known->second.raised);
   rows_.erase(known);
+  clean_.erase(base);
   unwritten_.erase(base);
 }
 
@@ -79,7 +78,7 @@ void EpochTable::load(std::span<const tier::EpochRow> found) {
       continue;
     }
     const uint64_t epoch = known == rows_.end() ? row.epoch : std::max(row.epoch, known->second.epoch);
-    put(row.base, {epoch, ++last_raised_, foreign, false});
+    put({row.base, epoch, ++last_raised_, foreign});
   }
 }
 
@@ -88,9 +87,8 @@ void EpochTable::own(const NamespaceId& base) {
   if (known == rows_.end()) return;
   opened_.insert(base);
   if (!known->second.foreign) return;
-  Row row = known->second;
-  row.foreign = false;
-  put(base, row);
+  known->second.foreign = false;
+  by_age_.erase(known->second.raised);
   unwritten_.insert(base);
 }
 
@@ -124,7 +122,7 @@ bool EpochTable::choose_to_floor(Plan& plan, Needed& needed) const {
   };
   std::vector<tier::EpochRow> oldest;
   for (const auto& [base, row] : rows_) {
-    if (!row.foreign) oldest.push_back({base, row.epoch, row.raised, false});
+    if (!row.foreign) oldest.push_back(row);
   }
   std::sort(oldest.begin(), oldest.end(),
             [](const tier::EpochRow& a, const tier::EpochRow& b) { return a.raised < b.raised; });
@@ -178,8 +176,7 @@ void EpochTable::add_unwritten(Plan& plan) const {
     if (std::any_of(plan.rows.begin(), plan.rows.end(), is_it)) continue;
     if (std::find(plan.forgotten.begin(), plan.forgotten.end(), base) != plan.forgotten.end()) continue;
     if (std::any_of(plan.floored.begin(), plan.floored.end(), is_it)) continue;
-    const Row& row = rows_.at(base);
-    plan.rows.push_back({base, row.epoch, row.raised, row.foreign});
+    plan.rows.push_back(rows_.at(base));
   }
 }
 
@@ -203,7 +200,7 @@ void EpochTable::commit(const Plan& plan) {
     // A handle may have been opened since the plan was made.
     const auto known = rows_.find(row.base);
     const bool owned = known != rows_.end() && !known->second.foreign;
-    put(row.base, {row.epoch, row.raised, row.foreign && !owned, false});
+    put({row.base, row.epoch, row.raised, row.foreign && !owned});
     if (row.foreign && owned) unwritten_.insert(row.base);
     last_raised_ = std::max(last_raised_, row.raised);
   }

@@ -83,22 +83,17 @@ class EpochTable {
   void commit(const Plan& plan);
 
  private:
-  struct Row {
-    uint64_t epoch = 0;
-    uint64_t raised = 0;
-    bool foreign = false;
-    bool clean = false;
-  };
   // Chooses a row to drop for a new one. False: none can be dropped.
   bool choose(Plan& plan, bool foreign, Needed& needed) const;
   bool choose_to_floor(Plan& plan, Needed& needed) const;
   // Rows dropped to their floors in one pass, because finding them is work.
   static constexpr size_t kToFloor = kRows / 16;
   void raise_floor(const NamespaceId& base, uint64_t epoch);
-  void put(const NamespaceId& base, const Row& row);
+  void put(const tier::EpochRow& row);
   void erase(const NamespaceId& base);
 
-  std::map<NamespaceId, Row> rows_;
+  std::map<NamespaceId, tier::EpochRow> rows_;
+  std::set<NamespaceId> clean_;             // is_clean()
   std::vector<uint64_t> floors_;            // empty, or tier::kEpochFloors elements
   std::map<uint64_t, NamespaceId> by_age_;  // foreign rows by the time they were raised
   std::set<NamespaceId> unwritten_;

@@ -365,7 +365,11 @@ void Namespaces::hear_epochs(std::vector<cluster::EpochWord> words, uint32_t may
   {
     MutexLock lock(heard_mutex_);
     if (heard_.size() < kHeardWaiting) {
-      heard_.push_back({std::move(words), may_add, trusted, std::move(done)});
+      heard_.push_back([this, words = std::move(words), may_add, speaker = trusted ? Speaker::client : Speaker::peer,
+                        call = std::move(done)]() mutable {
+        (void)raise_epochs(words, may_add, speaker);
+        call(std::move(words));
+      });
       if (std::exchange(hearing_, true)) return;
       done = {};
     }
@@ -378,14 +382,13 @@ void Namespaces::hear_epochs(std::vector<cluster::EpochWord> words, uint32_t may
 }
 
 void Namespaces::run_heard() {
-  Heard heard;
+  UniqueFunction<void()> merge;
   {
     MutexLock lock(heard_mutex_);
-    heard = std::move(heard_.front());
+    merge = std::move(heard_.front());
     heard_.pop_front();
   }
-  (void)raise_epochs(heard.words, heard.may_add, heard.trusted ? Speaker::client : Speaker::peer);
-  heard.done(std::move(heard.words));
+  merge();
   MutexLock lock(heard_mutex_);
   hearing_ = !heard_.empty();
   if (hearing_) host_.env().executor->post([this, alive = host_.lifetime().keep()] { run_heard(); });

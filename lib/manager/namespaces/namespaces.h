@@ -81,12 +81,6 @@ class Namespaces {
     Accounts::Lease::weak_type account;  // alive while a handle is open
     std::vector<std::weak_ptr<Namespace>> handles;
   };
-  struct Heard {
-    std::vector<cluster::EpochWord> words;
-    uint32_t may_add = 0;
-    bool trusted = false;
-    UniqueFunction<void(std::vector<cluster::EpochWord>)> done;
-  };
   enum class Speaker : uint8_t { self, client, peer };
   struct RowCensus;
 
@@ -127,8 +121,8 @@ class Namespaces {
   size_t known_after_sweep_ KVBM_GUARDED_BY(mutex_) = 0;
   EpochTable epochs_ KVBM_GUARDED_BY(mutex_);  // epochs that have ended stay ended
   Mutex heard_mutex_;
-  std::deque<Heard> heard_ KVBM_GUARDED_BY(heard_mutex_);
-  bool hearing_ KVBM_GUARDED_BY(heard_mutex_) = false;  // a task is running
+  std::deque<UniqueFunction<void()>> heard_ KVBM_GUARDED_BY(heard_mutex_);  // calls to be merged
+  bool hearing_ KVBM_GUARDED_BY(heard_mutex_) = false;                      // a task is running
 };
 
 }  // namespace kvbm::manager

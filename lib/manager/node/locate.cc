@@ -13,59 +13,42 @@ namespace {
 
 using cluster::wire::FoundItem;
 
-// The answers of one holder to one request; a part's keys are `stride` apart.
-class Holder {
- public:
-  Holder(const LocateRequest& request, std::span<const FoundItem> found, size_t first, size_t keys)
-      : parts_(request.parts), found_(found), stride_(request.keys.size()), first_(first), keys_(keys) {}
-
-  void add_rows(LocatedRow row, std::vector<LocatedRow>& out) const {
-    for (uint32_t tier = 0, slowest = slowest_tier(); tier <= slowest; ++tier) {
-      const size_t prefix = longest_prefix(
-          parts_.size(), keys_, [&](size_t p) -> const PartPlan& { return parts_[p]; },
-          [&](size_t p, size_t i) { return item(p, i).present != 0 && item(p, i).tier <= tier; });
-      if (prefix <= row.prefix) continue;
-      row.tier = static_cast<TierIndex>(tier);
-      row.prefix = prefix;
-      row.in_tier = row.bytes = 0;
-      for (size_t i = 0; i < prefix; ++i) count(i, row);
-      out.push_back(row);
+// Adds the rows of one holder for one request. Its keys begin at `first`. `found` has all keys of the first part,
+// then those of the next. `row` names the holder and the request.
+void add_rows(const LocateRequest& request, std::span<const FoundItem> found, size_t first, LocatedRow row,
+              std::vector<LocatedRow>& out) {
+  const std::span<const PartPlan> parts = request.parts;
+  const size_t keys = request.request_keys[row.request];
+  const auto item = [&](size_t p, size_t i) -> const FoundItem& { return found[p * request.keys.size() + first + i]; };
+  uint32_t slowest = 0;
+  for (size_t p = 0; p < parts.size(); ++p) {
+    for (size_t i = 0; i < keys; ++i) {
+      if (item(p, i).present != 0) slowest = std::max<uint32_t>(slowest, item(p, i).tier);
     }
   }
-
- private:
-  [[nodiscard]] const FoundItem& item(size_t part, size_t i) const { return found_[part * stride_ + first_ + i]; }
-
-  [[nodiscard]] uint32_t slowest_tier() const {
-    uint32_t slowest = 0;
-    for (size_t p = 0; p < parts_.size(); ++p) {
-      for (size_t i = 0; i < keys_; ++i) {
-        const FoundItem& one = item(p, i);
-        if (one.present != 0) slowest = std::max<uint32_t>(slowest, one.tier);
-      }
-    }
-    return slowest;
-  }
-
   // Counts key i; of a window or a state part only the blocks that the prefix needs.
-  void count(size_t i, LocatedRow& row) const {
+  const auto count = [&](size_t i) {
     bool here = false;
-    for (size_t p = 0; p < parts_.size(); ++p) {
-      const FoundItem& one = item(p, i);
-      const size_t reach = tail_blocks(parts_[p]);
+    for (size_t p = 0; p < parts.size(); ++p) {
+      const size_t reach = tail_blocks(parts[p]);
       if (reach != 0 && i + reach < row.prefix) continue;
-      row.bytes += one.payload_bytes;
-      here = here || one.tier == row.tier;
+      row.bytes += item(p, i).payload_bytes;
+      here = here || item(p, i).tier == row.tier;
     }
     row.in_tier += here ? 1 : 0;
+  };
+  for (uint32_t tier = 0; tier <= slowest; ++tier) {
+    const size_t prefix = longest_prefix(
+        parts.size(), keys, [&](size_t p) -> const PartPlan& { return parts[p]; },
+        [&](size_t p, size_t i) { return item(p, i).present != 0 && item(p, i).tier <= tier; });
+    if (prefix <= row.prefix) continue;
+    row.tier = static_cast<TierIndex>(tier);
+    row.prefix = prefix;
+    row.in_tier = row.bytes = 0;
+    for (size_t i = 0; i < prefix; ++i) count(i);
+    out.push_back(row);
   }
-
-  std::span<const PartPlan> parts_;
-  std::span<const FoundItem> found_;
-  size_t stride_;
-  size_t first_;
-  size_t keys_;
-};
+}
 
 }  // namespace
 
@@ -102,7 +85,7 @@ std::vector<LocatedRow> locate(const LocateRequest& request, std::span<const clu
       LocatedRow row;
       row.node = answer.node;
       row.request = static_cast<uint32_t>(r);
-      Holder(request, answer.found, first, request.request_keys[r]).add_rows(row, rows);
+      add_rows(request, answer.found, first, row, rows);
       first += request.request_keys[r];
     }
   }

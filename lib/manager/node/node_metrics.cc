@@ -63,47 +63,35 @@ void add_choices(MetricsRegistry& registry, const std::vector<cluster::LinkCoder
   }
 }
 
-// One side of sessions. Of its slices, `shared` ones stayed in device memory that both processes map. `direct` ones
-// were read from, or written to, device memory by the transport.
-struct SideOfSessions {
-  const char* side;
-  uint64_t open, done, failed, slices, bytes, shared_slices, shared_bytes, direct_slices, direct_bytes;
-};
-
-void add_sessions(MetricsRegistry& registry, const SideOfSessions& now) {
-  registry
-      .gauge("kvbm_session_open", "Sessions (decode) and offers (prefill) that have not ended.", {{"side", now.side}})
-      .set(static_cast<int64_t>(now.open));
-  const std::pair<const char*, uint64_t> ends[] = {{"done", now.done}, {"failed", now.failed}};
+// Adds one side of sessions, with its ReceiverStats or SenderStats. Of its slices, `shared` ones stayed in device
+// memory that both processes map. `direct` ones were read from, or written to, device memory by the transport.
+template <class Stats>
+void add_side(MetricsRegistry& registry, const char* side, uint64_t open, uint64_t done, const Stats& now) {
+  registry.gauge("kvbm_session_open", "Sessions (decode) and offers (prefill) that have not ended.", {{"side", side}})
+      .set(static_cast<int64_t>(open));
+  const std::pair<const char*, uint64_t> ends[] = {{"done", done}, {"failed", now.failed}};
   for (const auto& [result, n] : ends) {
     registry
         .counter("kvbm_session_ended_total", "Sessions and offers that ended; failed: aborted ones too.",
-                 {{"side", now.side}, {"result", result}})
+                 {{"side", side}, {"result", result}})
         .add(n);
   }
-  struct Way {
-    const char* name;
-    uint64_t slices, bytes;
-  };
-  const Way ways[] = {
-      {"link", now.slices - now.shared_slices - now.direct_slices, now.bytes - now.shared_bytes - now.direct_bytes},
-      {"device", now.shared_slices, now.shared_bytes},
-      {"rdma", now.direct_slices, now.direct_bytes}};
-  for (const Way& way : ways) {
-    const MetricsRegistry::Labels labels = {{"side", now.side}, {"way", way.name}};
+  const auto add_way = [&](const char* way, uint64_t slices, uint64_t bytes) {
+    const MetricsRegistry::Labels labels = {{"side", side}, {"way", way}};
     registry.counter("kvbm_session_slices_total", "Pieces of requests that were sent or are in place.", labels)
-        .add(way.slices);
-    registry.counter("kvbm_session_bytes_total", "Their bytes.", labels).add(way.bytes);
-  }
+        .add(slices);
+    registry.counter("kvbm_session_bytes_total", "Their bytes.", labels).add(bytes);
+  };
+  add_way("link", now.slices - now.shared_slices - now.direct_slices, now.bytes - now.shared_bytes - now.direct_bytes);
+  add_way("device", now.shared_slices, now.shared_bytes);
+  add_way("rdma", now.direct_slices, now.direct_bytes);
 }
 
 void add_sessions(MetricsRegistry& registry, const cluster::SessionCounts& now) {
   const cluster::session::ReceiverStats& in = now.received;
   const cluster::session::SenderStats& out = now.sent;
-  add_sessions(registry, {"decode", now.sessions, in.finished, in.failed, in.slices, in.bytes, in.shared_slices,
-                          in.shared_bytes, in.direct_slices, in.direct_bytes});
-  add_sessions(registry, {"prefill", now.offers, out.ended - out.failed, out.failed, out.slices, out.bytes,
-                          out.shared_slices, out.shared_bytes, out.direct_slices, out.direct_bytes});
+  add_side(registry, "decode", now.sessions, in.finished, in);
+  add_side(registry, "prefill", now.offers, out.ended - out.failed, out);
   registry.counter("kvbm_session_damaged_slices_total", "Pieces that came with a wrong hash, and were pulled again.")
       .add(in.damaged_slices);
   const char* const maps = "Prefill ranks whose device memory was mapped, or could not be.";

@@ -24,9 +24,9 @@ LoadOperation::LoadOperation(LoadRequest request)
   uint64_t bytes = 0;
   for (const CachePart& part : request_.cache->parts()) bytes += n_keys_ * part.payload_bytes();
   host_mover_.use(codec::hint_for(bytes));  // the engine reads what was loaded
-  can_.through_host.verifies = true;
+  accepts_.verifies = true;
   // A record that is to stay in the host is read into a slot.
-  can_.through_host.borrows = can_.in_place = request_.keep_below;
+  accepts_.borrows = reads_in_place_ = request_.keep_below;
   if (request_.cache->device() != nullptr) begin_flight();
   if (request_.compute_block_ns != 0) begin_weighing();
 }
@@ -84,7 +84,7 @@ void LoadOperation::plan() {
         item.got.slot = request_.match->parts()[p].slots[key];
         item.origin = &origin_of_match();
         ready_.push_back(std::move(item));
-      } else if (can_.in_place && tier != kOtherSize) {
+      } else if (reads_in_place_ && tier != kOtherSize) {
         in_place_.push_back(std::move(item));
       } else {
         below_.push_back(std::move(item));
@@ -178,7 +178,7 @@ void LoadOperation::request_more() {
           [self, items, bytes](std::vector<Delivery> results) { self->landed(items, bytes, std::move(results)); });
       continue;
     }
-    batch->accepts = can_.through_host;
+    batch->accepts = accepts_;
     onboard(stack_.keep(), tier, std::move(batch), std::move(room),
             [self, items, bytes](std::vector<Delivery> results) { self->landed(items, bytes, std::move(results)); });
   }

@@ -202,16 +202,18 @@ class LoadOperation final : public Operation {
   bool request_from_storage(std::vector<Item>& items);
   void read_payloads(const std::shared_ptr<StorageTrip>& trip, tier::GetBatch& batch);
   void landed_on_device(StorageTrip& trip);
-  // How much of a load is asked for at once, and how long it waits for that. Chosen once, when the load is made.
+  // How much of a load is asked for at once, and how long it waits for that. Chosen once, when the load is made. This
+  // one waits for everything.
   class Pace {
    public:
+    virtual ~Pace() = default;
     // Begins when it is planned where all records are read from.
     virtual void begin(LoadOperation& /*load*/) {}
     // Returns the largest size of the next batch, which begins with `first`; `left` bytes are still to be read.
-    virtual uint64_t batch_bytes(const LoadOperation& load, const Item& first, uint64_t left) = 0;
+    virtual uint64_t batch_bytes(const LoadOperation& load, const Item& first, uint64_t left);
     virtual size_t batch_items(const LoadOperation& /*load*/) { return kLandingItems; }
     // Returns true if a batch may be asked for beside those in flight.
-    virtual bool may_ask(const LoadOperation& load) KVBM_REQUIRES(load.mutex_) = 0;
+    virtual bool may_ask(const LoadOperation& load) KVBM_REQUIRES(load.mutex_);
     // Returns the time on the clock after which the load waits for no batch.
     virtual uint64_t give_up_ns() { return kNever; }
     // Returns true if nothing still missing is worth waiting for. `idle`: everything that was read has been copied.
@@ -222,11 +224,7 @@ class LoadOperation final : public Operation {
     virtual bool leaves_rest() { return false; }
     // Counts the outcome of a load that ran to its end.
     virtual void account(LoadOperation& /*load*/) {}
-
-   protected:
-    ~Pace() = default;
   };
-  class Steady;
   class Weighing;
   static Pace& steady() noexcept;
   void begin_weighing();
@@ -242,12 +240,9 @@ class LoadOperation final : public Operation {
   TierStack& stack_;
   HostTier& host_;
   // Abilities of this load, decided when it is made.
-  struct Abilities {
-    tier::Accepts through_host;  // with those that are read through host memory
-    bool in_place = false;       // reads them where another process has them
-    bool files = false;          // its device reads payloads from files
-  };
-  Abilities can_;
+  tier::Accepts accepts_;        // of records that are read through host memory
+  bool reads_in_place_ = false;  // where another process has them
+  bool reads_files_ = false;     // its device reads payloads from files
   size_t n_keys_ = 0;
   std::vector<Code> status_;       // per key from first_key on
   std::vector<uint16_t> pending_;  // parts of the key that are not settled

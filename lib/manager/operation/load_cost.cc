@@ -93,7 +93,7 @@ class LoadOperation::Weighing final : public Pace {
 void LoadOperation::begin_weighing() {
   weighing_ = std::make_shared<Weighing>();
   pace_ = weighing_.get();
-  can_.files = false;  // a read past the host cannot be aborted
+  reads_files_ = false;  // a read past the host cannot be aborted
 }
 
 // Returns the engine's time to compute a key that is not loaded; 0 for a key that it computes or skips anyway.

@@ -39,11 +39,11 @@ void LoadOperation::begin_flight() {
                                      request_.layers != nullptr ? request_.layers->landmark : nullptr);
   mover_ = &flight_->mover;
   entries_ = flight_.get();
-  can_.in_place = false;  // a device reads from memory of this process
+  reads_in_place_ = false;  // a device reads from memory of this process
   AttachedDevice& device = *request_.cache->device();
-  can_.files = device.reads_files(!request_.keep_below);
+  reads_files_ = device.reads_files(!request_.keep_below);
   if (host_.options().device.decode) {
-    can_.through_host.decodes = [&transfers = device.transfers()](codec::LeafCodec codec, ConstBytes coded) {
+    accepts_.decodes = [&transfers = device.transfers()](codec::LeafCodec codec, ConstBytes coded) {
       return transfers.decodes(codec, coded);
     };
   }

@@ -7,28 +7,23 @@
 
 namespace kvbm::manager {
 
-class LoadOperation::Steady final : public Pace {
- public:
-  uint64_t batch_bytes(const LoadOperation& load, const Item& first, uint64_t left) override {
-    return shrunk(load, first, left / 8, kLeastLandingBytes, kLandingBytes);
-  }
-  bool may_ask(const LoadOperation& load) override KVBM_REQUIRES(load.mutex_) {
-    const tier::HostArena& arena = load.host_.arena();
-    const uint64_t most = std::clamp(arena.capacity_bytes() / 8, kSmallWindowBytes, kWindowBytes);
-    if (load.landing_ != 0 && load.landing_blocks_ >= arena.slots() / 2) return false;  // other loads need slots, too
-    if (load.landing_ == 0) return true;
-    return load.landing_bytes_ < shrunk(load, load.below_.front(), load.bytes_left() / 2, kLeastWindowBytes, most);
-  }
+uint64_t LoadOperation::Pace::batch_bytes(const LoadOperation& load, const Item& first, uint64_t left) {
+  return load.in_store(first.got.from) ? kLandingBytes : std::clamp(left / 8, kLeastLandingBytes, kLandingBytes);
+}
 
- private:
-  // Returns `bytes` within the limits; of records in a store `most`.
-  static uint64_t shrunk(const LoadOperation& load, const Item& item, uint64_t bytes, uint64_t least, uint64_t most) {
-    return load.in_store(item.got.from) ? most : std::clamp(bytes, least, most);
+bool LoadOperation::Pace::may_ask(const LoadOperation& load) {
+  const tier::HostArena& arena = load.host_.arena();
+  if (load.landing_ != 0 && load.landing_blocks_ >= arena.slots() / 2) return false;  // other loads need slots, too
+  if (load.landing_ == 0) return true;
+  uint64_t window = std::clamp(arena.capacity_bytes() / 8, kSmallWindowBytes, kWindowBytes);
+  if (!load.in_store(load.below_.front().got.from)) {
+    window = std::clamp(load.bytes_left() / 2, kLeastWindowBytes, window);
   }
-};
+  return load.landing_bytes_ < window;
+}
 
 LoadOperation::Pace& LoadOperation::steady() noexcept {
-  static Steady of_all{};
+  static Pace of_all{};
   return of_all;
 }
 

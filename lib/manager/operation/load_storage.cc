@@ -69,7 +69,7 @@ class LoadOperation::DeviceOrigin final : public Origin {
 
 // Notes which records the device reads from files.
 void LoadOperation::find_files() {
-  if (!can_.files) return;
+  if (!reads_files_) return;
   for (Item& item : below_) {
     if (item.got.from == kOtherSize) continue;
     const tier::Found& found = request_.match->parts()[item.part].found[item.key];

@@ -27,6 +27,7 @@ struct Source {
   SlotId slot = kNoSlot;  // the match's; kNoSlot: read from `tier`
   TierIndex tier = 0;
   uint64_t location = 0;
+  uint64_t mark = 0;  // Invalidations::mark of the shard's family at the time of the request
   AlignedBytes head_memory;
   AlignedBytes payload_memory;
   ConstBytes head;
@@ -106,22 +107,16 @@ class Reslicing : public std::enable_shared_from_this<Reslicing> {
   [[nodiscard]] uint64_t mark_of(const ResliceItem& item) const noexcept {
     return host_.invalidations().mark(part_of(item).plan.family);
   }
-  [[nodiscard]] std::vector<uint64_t> marks_of_shards(const ResliceItem& item) const {
-    std::vector<uint64_t> marks;
-    for (const MatchPart& shard : other_of(item).shards) marks.push_back(host_.invalidations().mark(shard.plan.family));
-    return marks;
-  }
 
   template <class Batches, class OfBatch>
   void prepare(size_t i, Batches& batches, OfBatch& of_batch) {
     const ResliceItem& item = items_[group_first_ + i];
     const FromOtherSize& part = other_of(item);
-    Block& block = sources_[i];
-    block.marks = marks_of_shards(item);
-    block.shards = std::vector<Source>(part.shards.size());
+    sources_[i] = std::vector<Source>(part.shards.size());
     for (size_t s = 0; s < part.shards.size(); ++s) {
       const MatchPart& from = part.shards[s];
-      Source& source = block.shards[s];
+      Source& source = sources_[i][s];
+      source.mark = host_.invalidations().mark(from.plan.family);
       source.tier = Match::tier_of_part(from, item.key);
       if (source.tier == 0) {
         source.slot = from.slots[item.key];
@@ -190,7 +185,7 @@ class Reslicing : public std::enable_shared_from_this<Reslicing> {
       one.code = stack_.register_landed({match_->keys()[items_[at].key], part_of(items_[at]).plan.family}, one);
     }
     if (one.code != Code::ok) give_back(at);
-    sources_[i] = {};
+    sources_[i].clear();
     const bool last = i + 1 == sources_.size();
     host_.env().executor->post([self = shared_from_this(), last, next = i + 1] {
       if (last) {
@@ -215,17 +210,17 @@ class Reslicing : public std::enable_shared_from_this<Reslicing> {
     const FromOtherSize& part = other_of(item);
     Joined joined;
     Code code = Code::ok;
-    for (size_t s = 0; s < part.shards.size() && code == Code::ok; ++s) code = open(item, s, sources_[i].shards[s]);
-    if (code == Code::ok) code = join(sources_[i].shards, joined);
+    for (size_t s = 0; s < part.shards.size() && code == Code::ok; ++s) code = open(item, s, sources_[i][s]);
+    if (code == Code::ok) code = join(sources_[i], joined);
     if (code == Code::mismatch) part.size->refused.store(true, std::memory_order_relaxed);
     if (code != Code::ok) return code;
     Delivery& one = landed_[at];
     const MutableBytes out = one.slot != kNoSlot ? host_.arena().payload(one.slot) : room_.staged[at]->bytes;
     if (out.size() < shape_of(item).payload_bytes()) return Code::mismatch;
-    cut(part, sources_[i].shards, out);
+    cut(part, sources_[i], out);
     for (size_t s = 0; s < part.shards.size(); ++s) {
       // A block with an invalidated shard must not stay in the host.
-      if (host_.invalidations().since(part.shards[s].plan.family, sources_[i].marks[s]))
+      if (host_.invalidations().since(part.shards[s].plan.family, sources_[i][s].mark))
         one.mark = Invalidations::kInProgress;
     }
     return finish_record(item, joined, out, one, room_.slots[at] == kNoSlot ? std::move(room_.staged[at]) : nullptr);
@@ -353,11 +348,6 @@ class Reslicing : public std::enable_shared_from_this<Reslicing> {
     done_(std::move(landed_));
   }
 
-  struct Block {
-    std::vector<Source> shards;
-    std::vector<uint64_t> marks;  // beside shards
-  };
-
   const std::shared_ptr<Match> match_;
   TierStack& stack_;
   HostTier& host_;
@@ -369,7 +359,7 @@ class Reslicing : public std::enable_shared_from_this<Reslicing> {
   UniqueFunction<void(std::vector<Delivery>)> done_;
   size_t group_first_ = 0;
   size_t next_ = 0;
-  std::vector<Block> sources_;  // of the group
+  std::vector<std::vector<Source>> sources_;  // of each block of the group: of its shards
   std::atomic<size_t> waiting_{0};
 };
 

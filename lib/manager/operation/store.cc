@@ -30,7 +30,8 @@ StoreOperation::StoreOperation(StoreRequest request)
       status_(request_.keys.size(), Code::ok),
       required_(stack_.lower().required_tier()),
       place_(host_.space_queue().place_of_store()),
-      handover_(required_ == kNoTier ? 0 : request_.keys.size()) {
+      tier_codes_(required_ == kNoTier ? 0 : request_.keys.size()),
+      tier_open_(tier_codes_.size()) {
   if (request_.cache->device() != nullptr) begin_flight();
 }
 
@@ -111,17 +112,16 @@ void StoreOperation::hand_over() {
   for (size_t i = 0; i < slots.size(); ++i) {
     // Sends flagged blocks as well: the tier may have lost them since. A block that it still has costs no copy.
     host_.table().clear_flags(slots[i], on_tier_flag(required_));
-    handover_.open[key_of[i]].fetch_add(1, std::memory_order_relaxed);
+    tier_open_[key_of[i]].fetch_add(1, std::memory_order_relaxed);
   }
-  handover_.waiting.fetch_add(slots.size(), std::memory_order_relaxed);
+  tier_waiting_.fetch_add(slots.size(), std::memory_order_relaxed);
   auto self = std::static_pointer_cast<StoreOperation>(shared_from_this());
   auto report = std::make_shared<Offloader::Report>([self, key_of = std::move(key_of)](size_t index, Code code) {
-    Handover& handover = self->handover_;
     int32_t none = 0;
-    std::atomic<int32_t>& first = handover.codes[key_of[index]];
+    std::atomic<int32_t>& first = self->tier_codes_[key_of[index]];
     if (code != Code::ok) first.compare_exchange_strong(none, static_cast<int32_t>(code), std::memory_order_relaxed);
-    handover.open[key_of[index]].fetch_sub(1, std::memory_order_release);
-    handover.waiting.fetch_sub(1, std::memory_order_release);
+    self->tier_open_[key_of[index]].fetch_sub(1, std::memory_order_release);
+    self->tier_waiting_.fetch_sub(1, std::memory_order_release);
     self->wake();
   });
   stack_.lower().offloader(required_).request(std::move(slots), std::move(report));
@@ -130,7 +130,7 @@ void StoreOperation::hand_over() {
 // Waits for the tier that must have all blocks as well; the host has them by now.
 Operation::Next StoreOperation::await_handover() {
   note_stored();
-  return handover_.waiting.load(std::memory_order_acquire) == 0 ? Next::finished : Next::wait;
+  return tier_waiting_.load(std::memory_order_acquire) == 0 ? Next::finished : Next::wait;
 }
 
 // Records the stored blocks for a flush of a shared tier set, wherever they were sent.
@@ -150,9 +150,9 @@ void StoreOperation::note_stored() {
 
 // Ends the handover, once. Blocks still open end as `why`: the host has them, and the tier may get them yet.
 void StoreOperation::end_handover(Code why) {
-  for (size_t k = 0; k < handover_.codes.size(); ++k) {
-    const bool open = handover_.open[k].load(std::memory_order_acquire) != 0;
-    const auto code = static_cast<Code>(handover_.codes[k].load(std::memory_order_relaxed));
+  for (size_t k = 0; k < tier_codes_.size(); ++k) {
+    const bool open = tier_open_[k].load(std::memory_order_acquire) != 0;
+    const auto code = static_cast<Code>(tier_codes_[k].load(std::memory_order_relaxed));
     if (code != Code::ok) fail(k, code);
     if (open) fail(k, why);
   }
@@ -187,7 +187,6 @@ Operation::Next StoreOperation::open_chunk() {
     cut_chunk(0);
     return Next::wait;
   }
-  moving_.assign(fresh_.size(), {});
   leaves_.resize(fresh_.size() * request_.cache->parts()[part_].leaf_count());
   at_ = 0;
   leaf_ = 0;
@@ -294,7 +293,7 @@ bool StoreOperation::take_leading(std::span<const size_t> missing, Loss loss, Co
     stack_.lower().yield_offloads(n);
     code = stack_.allocate_leading(account, slots, got);
   }
-  for (size_t i = 0; i < got; ++i) fresh_.push_back({missing[i], slots[i]});
+  for (size_t i = 0; i < got; ++i) fresh_.push_back({missing[i], slots[i], 0, Code::ok});
   if (got == 0) return false;
   end_wait(true);
   if (got != missing.size()) cut_chunk(missing[got] - chunk_first_);
@@ -368,7 +367,7 @@ bool StoreOperation::walk() {
   const CachePart& part = request_.cache->parts()[part_];
   uint64_t spent = 0;
   for (; at_ < fresh_.size(); ++at_, leaf_ = 0) {
-    const Fresh& fresh = fresh_[at_];
+    Fresh& fresh = fresh_[at_];
     const auto ids = ids_of(part_, fresh.key);
     const std::span<codec::Leaf> leaves = leaves_of(at_);
     if (leaf_ == 0) {
@@ -386,11 +385,11 @@ bool StoreOperation::walk() {
       const LeafMover::Added added = mover_->add(at_, record, {part, leaf_, leaf, ids[unit], UINT32_MAX});
       if (added.leaves == 0) return true;
       leaf.hash = added.hash;
-      moving_[at_].back += added.leaves - added.away;
+      fresh.back += added.leaves - added.away;
       spent += added.spent;
       leaf_ += added.leaves;
     }
-    if (moving_[at_].back == part.leaf_count()) complete(at_);
+    if (fresh.back == part.leaf_count()) complete(at_);
   }
   return false;
 }
@@ -400,43 +399,42 @@ void StoreOperation::take_back() {
   LeafMover::Moved moved;
   while (mover_->take(moved)) {
     lost_ = lost_ || moved.code == Code::tier_disabled;
-    Moving& moving = moving_[moved.record];
-    if (moved.code != Code::ok) moving.code = moved.code;
+    Fresh& fresh = fresh_[moved.record];
+    if (moved.code != Code::ok) fresh.code = moved.code;
     const std::span<codec::Leaf> leaves = leaves_of(moved.record);
     for (size_t i = 0; i < moved.hashes.size(); ++i) leaves[moved.first + i].hash = moved.hashes[i];
-    moving.back += moved.leaves;
-    if (moving.back == leaves.size()) complete(moved.record);
+    fresh.back += moved.leaves;
+    if (fresh.back == leaves.size()) complete(moved.record);
   }
 }
 
-std::span<codec::Leaf> StoreOperation::leaves_of(size_t fresh) noexcept {
+std::span<codec::Leaf> StoreOperation::leaves_of(size_t index) noexcept {
   const size_t n = request_.cache->parts()[part_].leaf_count();
-  return std::span(leaves_).subspan(fresh * n, n);
+  return std::span(leaves_).subspan(index * n, n);
 }
 
 // Writes the head of a record that has all its leaves.
-void StoreOperation::complete(size_t fresh) {
-  Moving& moving = moving_[fresh];
+void StoreOperation::complete(size_t index) {
+  Fresh& fresh = fresh_[index];
   codec::order_copies();  // before a head vouches for these bytes
-  if (moving.code == Code::ok) moving.code = finish_record(fresh_[fresh], leaves_of(fresh));
-  if (moving.code == Code::ok) bytes_ += request_.cache->parts()[part_].payload_bytes();
+  if (fresh.code == Code::ok) fresh.code = finish_record(fresh, leaves_of(index));
+  if (fresh.code == Code::ok) bytes_ += request_.cache->parts()[part_].payload_bytes();
 }
 
 // Drops records that have no head: their slots have undefined content.
 void StoreOperation::drop_failed() {
-  const auto is_good = [](const Moving& moving) { return moving.code == Code::ok; };
-  if (std::all_of(moving_.begin(), moving_.end(), is_good)) return;
+  const auto is_good = [](const Fresh& fresh) { return fresh.code == Code::ok; };
+  if (std::all_of(fresh_.begin(), fresh_.end(), is_good)) return;
   std::vector<SlotId> failed;
   failed.reserve(fresh_.size());  // no allocation can fail half way
   size_t kept = 0;
-  for (size_t i = 0; i < fresh_.size(); ++i) {
-    const Code code = moving_[i].code;
-    if (code == Code::ok) {
-      fresh_[kept++] = fresh_[i];
+  for (const Fresh& fresh : fresh_) {
+    if (fresh.code == Code::ok) {
+      fresh_[kept++] = fresh;
       continue;
     }
-    fail(fresh_[i].key, code);
-    failed.push_back(fresh_[i].slot);
+    fail(fresh.key, fresh.code);
+    failed.push_back(fresh.slot);
   }
   fresh_.resize(kept, {});
   release_unpublished(failed);

@@ -54,24 +54,12 @@ class StoreOperation final : public Operation, public SpaceWaiter {
   // A chunk on a device has as many keys as fit these bytes, because a device should not idle between two chunks.
   static constexpr size_t kDeviceChunk = 1024;
   static constexpr uint64_t kDeviceChunkBytes = 128ULL << 20;
-  // One key of the chunk that must be copied.
+  // One key of the chunk that must be copied. Its head is written only when all its leaves are back.
   struct Fresh {
-    size_t key;
-    SlotId slot;
-  };
-  // Progress of its copy. Its head is written only when all its leaves are back.
-  struct Moving {
+    size_t key = 0;
+    SlotId slot = kNoSlot;
     uint32_t back = 0;  // leaves
     Code code = Code::ok;
-  };
-
-  // Outcome for blocks that a tier below must have before the store completes. That tier's reports write it and hold
-  // the operation. Some may arrive after its end.
-  struct Handover {
-    explicit Handover(size_t n) : codes(n), open(n) {}
-    std::vector<std::atomic<int32_t>> codes;  // per key, the first failure; empty: no tier must have the blocks
-    std::vector<std::atomic<uint32_t>> open;  // per key: parts
-    std::atomic<size_t> waiting{0};           // reports to come; pairs with the read in step()
   };
 
   void hand_over();
@@ -92,8 +80,8 @@ class StoreOperation final : public Operation, public SpaceWaiter {
   Next move_some();
   bool walk();
   void take_back();
-  void complete(size_t fresh);
-  [[nodiscard]] std::span<codec::Leaf> leaves_of(size_t fresh) noexcept;
+  void complete(size_t index);
+  [[nodiscard]] std::span<codec::Leaf> leaves_of(size_t index) noexcept;
   void drop_failed();
   void close_chunk();
   void publish_run(size_t first, size_t count, SlotId parent);
@@ -127,7 +115,6 @@ class StoreOperation final : public Operation, public SpaceWaiter {
   LeafMover* mover_ = &host_mover_;  // or that of flight_
   size_t most_keys_ = kChunk;        // of a chunk; kDeviceChunk on a device
   bool lost_ = false;                // leaves did not come back because the device was lost
-  std::vector<Moving> moving_;       // parallel to fresh_
   std::vector<codec::Leaf> leaves_;  // of all records in fresh_, one record after the other
   SlotId last_ = kNoSlot;            // slot of the key before the chunk, with a reference; kNoSlot if it need not stay
   SlotId sent_down_ = kNoSlot;       // the last one that was written back to be released
@@ -138,8 +125,12 @@ class StoreOperation final : public Operation, public SpaceWaiter {
   const uint64_t place_;                         // in the space queue
   uint64_t waits_since_ns_ = 0, waited_ns_ = 0;  // for slots
   Code no_room_ = Code::ok;  // of this part: why one of its keys got no slot; later keys fail with the same code
-  Handover handover_;
-  bool noted_ = false;  // the stored blocks, for flushes
+  // Outcome for blocks that a tier below must have before the store completes. That tier's reports write it and hold
+  // the operation. Some may arrive after its end.
+  std::vector<std::atomic<int32_t>> tier_codes_;  // per key, the first failure; empty: no tier must have the blocks
+  std::vector<std::atomic<uint32_t>> tier_open_;  // per key: parts
+  std::atomic<size_t> tier_waiting_{0};           // reports to come; pairs with the read in await_handover()
+  bool noted_ = false;                            // the stored blocks, for flushes
 };
 
 }  // namespace kvbm::manager

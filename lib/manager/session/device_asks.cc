@@ -17,23 +17,23 @@ std::shared_ptr<DeviceAsks> DeviceAsks::create(std::shared_ptr<device::Device> d
 }
 
 void DeviceAsks::ask(UniqueFunction<Memory()> call, Done done) {
-  auto ask = std::make_shared<Ask>(Ask{std::move(done)});
+  auto asked = std::make_shared<Done>(std::move(done));
   {
     MutexLock lock(mutex_);
-    open_.push_back(ask);
+    open_.push_back(asked);
   }
-  device_->thread()->post([self = shared_from_this(), ask = std::move(ask), call = std::move(call)]() mutable {
-    self->answer(*ask, call());
+  device_->thread()->post([self = shared_from_this(), asked = std::move(asked), call = std::move(call)]() mutable {
+    self->answer(*asked, call());
     MutexLock lock(self->mutex_);
-    std::erase(self->open_, ask);
+    std::erase(self->open_, asked);
   });
 }
 
-void DeviceAsks::answer(Ask& ask, Memory memory) {
+void DeviceAsks::answer(Done& asked, Memory memory) {
   Done done;
   {
     MutexLock lock(mutex_);
-    done = std::exchange(ask.done, {});
+    done = std::exchange(asked, {});
   }
   if (!done) return;  // memory that arrives late is released here
   links_->post([done = std::move(done), memory = std::move(memory)]() mutable { done(std::move(memory)); });
@@ -41,12 +41,12 @@ void DeviceAsks::answer(Ask& ask, Memory memory) {
 
 void DeviceAsks::give_up() {
   const MemoryWait no_error_path;
-  std::vector<std::shared_ptr<Ask>> open;
+  std::vector<std::shared_ptr<Done>> open;
   {
     MutexLock lock(mutex_);
     open = open_;
   }
-  for (const auto& ask : open) answer(*ask, device_->lost());
+  for (const auto& asked : open) answer(*asked, device_->lost());
 }
 
 }  // namespace kvbm::manager

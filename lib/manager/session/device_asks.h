@@ -27,18 +27,16 @@ class DeviceAsks : public std::enable_shared_from_this<DeviceAsks> {
   [[nodiscard]] const std::shared_ptr<device::Device>& device() const noexcept { return device_; }
 
  private:
-  struct Ask {
-    Done done;  // empty: the request was answered; guarded by mutex_
-  };
   DeviceAsks(std::shared_ptr<device::Device> device, std::shared_ptr<WeakExecutor> links)
       : device_(std::move(device)), links_(std::move(links)) {}
-  void answer(Ask& ask, Memory memory);
+  void answer(Done& asked, Memory memory);
   void give_up();
 
   const std::shared_ptr<device::Device> device_;
   const std::shared_ptr<WeakExecutor> links_;
   Mutex mutex_;
-  std::vector<std::shared_ptr<Ask>> open_ KVBM_GUARDED_BY(mutex_);
+  // The callbacks are guarded by mutex_, too; an empty one belongs to an answered request.
+  std::vector<std::shared_ptr<Done>> open_ KVBM_GUARDED_BY(mutex_);
 };
 
 }  // namespace kvbm::manager

@@ -21,6 +21,8 @@
 
 namespace kvbm::manager {
 
+class DeviceAsks;
+
 class DeviceShare {
  public:
   using BootId = std::array<uint8_t, 16>;
@@ -36,8 +38,10 @@ class DeviceShare {
   void map(ConstBytes said, uint64_t bytes, Done done);
 
  private:
-  struct Core;
-  const std::shared_ptr<Core> core_;
+  const std::shared_ptr<device::Device> device_;
+  const BootId boot_;
+  const std::shared_ptr<DeviceAsks> asks_;
+  const std::shared_ptr<device::IpcMappings> mappings_;  // shared with requests under way
 };
 
 }  // namespace kvbm::manager

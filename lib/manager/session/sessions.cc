@@ -126,8 +126,8 @@ Result<SessionParts> session_parts(const Cache& cache, const SessionBlocks& bloc
 
 // ---- SessionOffer ----
 
-Result<SessionOffer::Meant> SessionOffer::meant(Component component, uint32_t first_layer, uint32_t n_layers,
-                                                uint64_t begin, uint64_t end) const {
+Result<std::function<void()>> SessionOffer::publishing(Component component, uint32_t first_layer, uint32_t n_layers,
+                                                       uint64_t begin, uint64_t end) const {
   const auto part = std::find_if(parts_.begin(), parts_.end(), [&](const auto& p) { return p.component == component; });
   if (part == parts_.end()) {
     return Status(Code::invalid_argument, "published what was not offered", "component " + std::to_string(component));
@@ -147,40 +147,40 @@ Result<SessionOffer::Meant> SessionOffer::meant(Component component, uint32_t fi
   }
   if (ended_.load(std::memory_order_relaxed)) return Status(Code::stale_handle, "the offer has ended");
   if (range.empty()) return Status(Code::invalid_argument, "published what was not offered", "no positions");
-  return Meant{first_layer, n_layers, meant};
+  std::function<void()> task;
+  if (!meant.empty()) {
+    task = [host = &sessions_->host_, rank = rank_, request = request_, component, first_layer, n_layers, meant] {
+      host->publish(rank, request, component, first_layer, n_layers, meant);
+    };
+  }
+  return task;
 }
 
 Status SessionOffer::publish(Component component, uint32_t first_layer, uint32_t n_layers, uint64_t begin,
                              uint64_t end) {
-  const auto what = meant(component, first_layer, n_layers, begin, end);
-  if (!what.ok()) return what.status();
-  if (what.value().range.empty()) return {};  // computed, but for none of the offered blocks
-  sessions_->links_.post([host = &sessions_->host_, rank = rank_, request = request_, component, m = what.value()] {
-    host->publish(rank, request, component, m.first_layer, m.n_layers, m.range);
-  });
+  auto task = publishing(component, first_layer, n_layers, begin, end);
+  if (!task.ok()) return task.status();
+  if (task.value()) sessions_->links_.post(std::move(task).value());
   return {};
 }
 
 Status SessionOffer::publish_after(Component component, uint32_t first_layer, uint32_t n_layers, uint64_t begin,
                                    uint64_t end, device::CuStream stream) {
-  const auto what = meant(component, first_layer, n_layers, begin, end);
-  if (!what.ok()) return what.status();
+  const auto task = publishing(component, first_layer, n_layers, begin, end);
+  if (!task.ok()) return task.status();
   const auto device = device_.lock();
   if (device == nullptr) {
     return {Code::invalid_argument, kNoDevice, "these are in host memory"};
   }
   auto point = device->transfers().point(stream);
   if (!point.ok()) return point.status();
-  if (what.value().range.empty()) return {};
-  const auto publish = [host = &sessions_->host_, rank = rank_, request = request_, component, m = what.value()] {
-    host->publish(rank, request, component, m.first_layer, m.n_layers, m.range);
-  };
+  if (!task.value()) return {};
   const auto give_up = [host = &sessions_->host_, rank = rank_, request = request_](Code code) {
     host->abort_offer(rank, request, code, "the device on which its blocks are computed is lost");
   };
   sessions_->devices_.waits().wait(
       device->device().shared_from_this(), std::move(point).value(),
-      [links_executor = sessions_->links_executor_, publish, give_up](Code code) {
+      [links_executor = sessions_->links_executor_, publish = task.value(), give_up](Code code) {
         links_executor->post([publish, give_up, code] { code == Code::ok ? publish() : give_up(code); });
       });
   return {};

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
@@ -81,12 +82,10 @@ class SessionOffer {
 
  private:
   friend class Sessions;
-  // The layers and range to publish, or why there are none. An empty range: nothing of the offer.
-  struct Meant {
-    uint32_t first_layer = 0, n_layers = 0;
-    cluster::session::Range range;
-  };
-  Result<Meant> meant(Component component, uint32_t first_layer, uint32_t n_layers, uint64_t begin, uint64_t end) const;
+  // Returns the task of the links' thread that publishes the layers and positions, or why there is none. Empty: they
+  // are of none of the offered blocks.
+  Result<std::function<void()>> publishing(Component component, uint32_t first_layer, uint32_t n_layers, uint64_t begin,
+                                           uint64_t end) const;
   Sessions* sessions_ = nullptr;
   std::weak_ptr<AttachedDevice> device_;
   uint16_t rank_ = 0;

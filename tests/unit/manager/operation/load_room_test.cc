@@ -427,30 +427,30 @@ TEST(LandingStaging, is_half_of_the_host_and_little_of_a_large_one) {
 }
 
 TEST(LandingStaging, has_none_within_a_limit_below_a_block) {
-  LandingStaging staging(4096, 8192, true);
-  EXPECT_EQ(staging.take(false), nullptr);
-  EXPECT_NE(staging.take(true), nullptr);
+  const auto staging = std::make_shared<LandingStaging>(4096, 8192, true);
+  EXPECT_EQ(staging->take(false), nullptr);
+  EXPECT_NE(staging->take(true), nullptr);
 }
 
 TEST(LandingStaging, has_a_limit_and_one_block_beyond_it) {
   constexpr uint64_t kBlock = 8192;
   std::shared_ptr<StagedBlock> last;
   {
-    LandingStaging staging(2 * kBlock, kBlock, true);
-    auto a = staging.take(false);
-    const auto b = staging.take(false);
+    const auto staging = std::make_shared<LandingStaging>(2 * kBlock, kBlock, true);
+    auto a = staging->take(false);
+    const auto b = staging->take(false);
     ASSERT_TRUE(a != nullptr && b != nullptr);
     EXPECT_EQ(b->bytes.data() - a->bytes.data(), static_cast<ptrdiff_t>(kBlock)) << "blocks do not lie in one mapping";
-    EXPECT_EQ(staging.used_bytes(), 2 * kBlock);
-    EXPECT_EQ(staging.take(false), nullptr);
-    last = staging.take(true);
+    EXPECT_EQ(staging->used_bytes(), 2 * kBlock);
+    EXPECT_EQ(staging->take(false), nullptr);
+    last = staging->take(true);
     ASSERT_NE(last, nullptr);
     EXPECT_EQ(last->bytes.size(), kBlock);
     EXPECT_EQ(reinterpret_cast<uintptr_t>(last->bytes.data()) % kIoAlign, 0U);
-    EXPECT_EQ(staging.used_bytes(), 2 * kBlock);
+    EXPECT_EQ(staging->used_bytes(), 2 * kBlock);
     a = nullptr;
-    EXPECT_EQ(staging.used_bytes(), kBlock);
-    EXPECT_NE(staging.take(false), nullptr);
+    EXPECT_EQ(staging->used_bytes(), kBlock);
+    EXPECT_NE(staging->take(false), nullptr);
   }
   std::memset(last->bytes.data(), 1, last->bytes.size());  // the block outlives its staging
 }
