@@ -195,6 +195,7 @@ Status Namespaces::raise_epochs(std::span<cluster::EpochWord> words, uint32_t ma
     if (Status written = write_epochs(plan, words); !written.ok()) return written;
     ended = commit_epochs(plan);
   }
+  const MemoryWait until_told;  // the epoch is raised: no refused memory may report that it is not
   for (cluster::EpochWord& word : words) {
     if (word.code == Code::ok) word.known = std::max(word.known, word.epoch);
   }
