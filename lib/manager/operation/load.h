@@ -206,7 +206,7 @@ class LoadOperation final : public Operation {
   // one waits for everything.
   class Pace {
    public:
-    virtual ~Pace() = default;
+    ~Pace() = default;  // not virtual, so that the one of all loads is never destroyed; no other is deleted as a Pace
     // Begins when it is planned where all records are read from.
     virtual void begin(LoadOperation& /*load*/) {}
     // Returns the largest size of the next batch, which begins with `first`; `left` bytes are still to be read.
