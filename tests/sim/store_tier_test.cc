@@ -477,7 +477,7 @@ TEST(StoreTier, a_host_removes_no_index_object_that_it_does_not_understand) {
   for (const auto& [name, object] : before) EXPECT_EQ(bucket->objects.count(name), 1U) << name;
 }
 
-// Another host may have room for the packs that they name.
+// Another host may have room for the packs that such an index object names.
 TEST(StoreTier, a_host_removes_no_index_object_that_its_index_has_no_room_for) {
   SimExecutor sim(21);
   Asked asked;

@@ -28,7 +28,7 @@ class KeyRing;
 
 namespace kvbm::manager {
 
-// Makes a tier that is not built in (a plug-in), from its index and the listener for lost records.
+// Makes a tier that is no disk (a store, a plug-in, other nodes), from its index and the listener of its events.
 using MakeTier = std::function<Result<std::unique_ptr<tier::Tier>>(TierIndex, FamilyTable&, tier::TierListener*)>;
 
 // Admission: which blocks of the host are written into a tier below (names as in policy/admission.h).

@@ -46,8 +46,8 @@ class NodeSource final : public cluster::RecordSource {
 
   // Reports no space for leases: for a node that others cannot reach. Called before the links begin.
   void offer_no_room() noexcept { offers_room_ = false; }
-  // The peers are processes of this tier set: their reports of epochs count as this process's own. Called before the
-  // links begin.
+  // Counts reports of epochs by peers as this process's own, for peers that are processes of this tier set. Called
+  // before the links begin.
   void trust_epochs() noexcept { trusts_epochs_ = true; }
   // Stops answering; called before the links' executor is destroyed.
   void detach() { links_->close(); }
