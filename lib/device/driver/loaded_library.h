@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <map>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -39,26 +40,25 @@ class LoadedLibraries {
   // Returns one answer per path for ever, also a refusal.
   Result<const Library*> get(const std::string& path) KVBM_EXCLUDES(library_loading) {
     const MutexLock lock(library_loading);
-    auto known = by_path_.find(path);
-    if (known == by_path_.end()) {
+    std::optional<Result<Library>>& loaded = by_path_[path];  // before the load: its answer must not be lost
+    if (!loaded.has_value()) {
       const SignalKeeper keeper;
-      known = by_path_.emplace(path, load_(path)).first;
+      loaded.emplace(load_(path));
     }
-    const Result<Library>& loaded = known->second;
-    if (!loaded.ok()) return loaded.status();
-    return &loaded.value();
+    if (!loaded->ok()) return loaded->status();
+    return &loaded->value();
   }
   [[nodiscard]] bool has_any() const KVBM_EXCLUDES(library_loading) {
     const MutexLock lock(library_loading);
     for (const auto& [path, loaded] : by_path_) {
-      if (loaded.ok()) return true;
+      if (loaded.has_value() && loaded->ok()) return true;
     }
     return false;
   }
 
  private:
   const Load load_;
-  std::map<std::string, Result<Library>> by_path_ KVBM_GUARDED_BY(library_loading);
+  std::map<std::string, std::optional<Result<Library>>> by_path_ KVBM_GUARDED_BY(library_loading);
 };
 
 }  // namespace kvbm::device
