@@ -255,6 +255,7 @@ void Device::complain(const char* text, const Status& why) const {
 
 ContextScope::ContextScope(const Driver& driver, CuContext context) noexcept
     : driver_(driver), result_(driver.cuCtxPushCurrent(context)) {
+  if (result_ != kCuSuccess) return;  // the driver must not be called then
   int mode = kCuCaptureModeRelaxed;
   if (driver.cuThreadExchangeStreamCaptureMode(&mode) == kCuSuccess) mode_before_ = mode;
 }
